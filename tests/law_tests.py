@@ -8,8 +8,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from dpgap.exact.bits import Bits
-from dpgap.mechanisms.sparse_vector import SparseVector
-from dpgap.mechanisms.sparse_vector_kernel import Sifting
+from dpgap.mechanisms.sparse_vector import Sifting, SparseVector
 
 LEVEL = 1e-6
 

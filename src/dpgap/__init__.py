@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from dpgap.data.counts import counts
     from dpgap.data.domain import DomainWarning
     from dpgap.data.private_counts import GroupedAnswers
-    from dpgap.mechanisms.classical import classical
     from dpgap.mechanisms.histogram import NoisyHistogram
     from dpgap.mechanisms.hybrid import HybridTopK
     from dpgap.mechanisms.joint import JointTopK
     from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
-    from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
+    from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector, classical
     from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
     from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK, measured_above, measured_top_k
     from dpgap.pipelines.plan import Plan, plan
@@ -92,7 +91,7 @@ _HOMES = {
     "Session": "dpgap.pipelines.session",
     "SparseVector": "dpgap.mechanisms.sparse_vector",
     "above": "dpgap.pipelines.tables",
-    "classical": "dpgap.mechanisms.classical",
+    "classical": "dpgap.mechanisms.sparse_vector",
     "count": "dpgap.pipelines.tables",
     "counts": "dpgap.data.counts",
     "estimates": "dpgap.estimates",

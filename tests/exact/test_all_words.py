@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 import dpgap
-from dpgap.exact import geometric, laws, reals
+from dpgap.exact import laws, reals
 from dpgap.exact.reals import Real
-from dpgap.mechanisms import top_k_kernel
-from dpgap.mechanisms.histogram_kernel import Wanted, best_of
+from dpgap.mechanisms import top_k as top_k_kernel
+from dpgap.mechanisms.histogram import Wanted, best_of
 from law_tests import sift
 
-MODULES = (reals, laws, geometric, top_k_kernel)
+MODULES = (reals, laws, top_k_kernel)
 
 
 def shorten(monkeypatch, width):
@@ -72,7 +72,7 @@ def _rank_all(noise, k, width, monkeypatch):
     program = dpgap.NoisyTopK(k, 2, noise=noise)
     answers, words = np.array([3, 1, 2]), _all_words(width, 3)
     with np.errstate(all="ignore"):
-        low, high = top_k_kernel.noisy_bounds(program.law, answers - 3, words)
+        low, high = top_k_kernel.noisy_bounds(answers - 3, program.law.bounds(words))
         certain = top_k_kernel.ranked(low, high, k)[2]
         said = top_k_kernel._rank(program, answers, words, None)
     return program, answers, words, said, np.flatnonzero(certain)
@@ -131,7 +131,7 @@ def test_floats_enclose_all_words(width, scale, monkeypatch):
 def test_floors_of_all_words_are_those_of_the_real_draw(name, width, monkeypatch):
     """A histogram and a Sparse Vector add floors; where floats decide them, they are right."""
     shorten(monkeypatch, width)
-    kinds = {**laws.LAWS, "geometric": geometric.GeometricNoise}
+    kinds = {**laws.LAWS, "geometric": laws.GeometricNoise}
     law = kinds[name](Fraction(5, 2))
     words = np.arange(1 << (width + law.signed), dtype=np.uint64)
 

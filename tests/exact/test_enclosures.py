@@ -16,7 +16,7 @@ import dpgap
 from dpgap.exact import reals
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import LAWS, law_named
-from dpgap.mechanisms.top_k_kernel import select
+from dpgap.mechanisms.top_k import select
 from dpgap.proof import Violation
 from dpgap.proof.every.theorem import close, theorem
 

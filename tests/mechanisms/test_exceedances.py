@@ -12,8 +12,8 @@ import dpgap
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import law_named
-from dpgap.mechanisms import sparse_vector_kernel as module
-from dpgap.mechanisms.sparse_vector_kernel import Sifting, exceedances
+from dpgap.mechanisms import sparse_vector as module
+from dpgap.mechanisms.sparse_vector import Sifting, exceedances
 from law_tests import LEVEL, chi_square_p, homogeneous_p, sift
 from seams import bits_are, quick_in, words_drawn
 
@@ -66,7 +66,7 @@ def _dense(mechanism: dpgap.SparseVector, seed: int) -> list[list[tuple[int, ...
 def test_sparse_and_plain_streams_agree_in_law(
     noise: str, adaptive: bool, few: int, monkeypatch: pytest.MonkeyPatch
 ):
-    from dpgap.mechanisms import sparse_vector_kernel as sparse_vector_kernel
+    from dpgap.mechanisms import sparse_vector as sparse_vector_kernel
 
     monkeypatch.setattr(sparse_vector_kernel, "_FEW", few)
     monkeypatch.setattr(sparse_vector_kernel, "_SHORTEST", 7)

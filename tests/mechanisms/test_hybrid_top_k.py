@@ -15,9 +15,9 @@ import dpgap
 from dpgap.data.private_counts import CountsInMemory, Found, Groups
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.reals import RealNoise
-from dpgap.mechanisms import hybrid_kernel
-from dpgap.mechanisms import top_k_kernel as top_k_kernel
-from dpgap.mechanisms.hybrid_kernel import select_above, select_above_grouped
+from dpgap.mechanisms import hybrid as hybrid_kernel
+from dpgap.mechanisms import top_k as top_k_kernel
+from dpgap.mechanisms.hybrid import select_above, select_above_grouped
 from dpgap.proof.checker.families import altered
 from law_tests import LEVEL, homogeneous_p
 from seams import SpyAccount, WatchedBits, bits_are, quick_in
@@ -66,8 +66,8 @@ def test_the_fall_back_alone_gives_the_very_same_selections():
     mechanism, answers = dpgap.HybridTopK(4, 3, 1), np.array([5, 5, 4, 4, 3, 0])
     quick = select_above(mechanism, answers, 400, InsecureSeededBits(9))
 
-    def nothing_known(law, offsets, words):
-        return np.full(words.shape[1:], -1e9), np.full(words.shape[1:], 1e9)
+    def nothing_known(offsets, ends):
+        return tuple(np.full(end.shape, far) for end, far in zip(ends, (-1e9, 1e9), strict=True))
 
     with mock.patch.object(hybrid_kernel, "noisy_bounds", nothing_known):
         slow = select_above(mechanism, answers, 400, InsecureSeededBits(9))

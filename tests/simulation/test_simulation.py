@@ -12,9 +12,9 @@ import dpgap
 from dpgap.estimates.linear import blue, combine
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
-from dpgap.mechanisms.top_k_kernel import Winners, select
-from dpgap.simulation import floats, top_k
-from dpgap.simulation.top_k import Ranked
+from dpgap.mechanisms.top_k import Selected, select
+from dpgap.simulation import floats, selections
+from dpgap.simulation.selections import Ranked
 from law_tests import LEVEL, Sifted, chi_square_p, homogeneous_p, sift
 from seams import long_case, quick_in
 
@@ -32,7 +32,7 @@ def _folded(matrix: np.ndarray) -> np.ndarray:
 
 
 @cache
-def exact_top_k(mechanism: dpgap.NoisyTopK, data: str, runs: int) -> Winners:
+def exact_top_k(mechanism: dpgap.NoisyTopK, data: str, runs: int) -> Selected:
     """Runs of the kernel, which other tests hold to the program on the same noise."""
     return select(mechanism.in_steps(), DATA[data], runs, InsecureSeededBits(3))
 
@@ -190,14 +190,14 @@ NOISY_ABOVE = dpgap.AdaptiveSparseVector("38.5", 3, "0.2", monotonic=True, branc
 def test_a_planted_pruning_bug_is_caught(monkeypatch, bug):
     monkeypatch.setattr(Ranked, "reaching", bug)
     monkeypatch.setattr(Ranked, "border", _early)
-    monkeypatch.setattr(top_k, "_border", _early_top_k)
+    monkeypatch.setattr(selections, "_border", _early_top_k)
     assert min(top_k_p_values(NOISY_TOP, "ties").values()) < LEVEL / 10
     assert min(above_p_values(NOISY_ABOVE, "ties").values()) < LEVEL / 10
 
 
 def test_where_the_border_lies_changes_no_law(monkeypatch):
     monkeypatch.setattr(Ranked, "border", _early)
-    monkeypatch.setattr(top_k, "_border", _early_top_k)
+    monkeypatch.setattr(selections, "_border", _early_top_k)
     p_values = top_k_p_values(NOISY_TOP, "ties") | above_p_values(NOISY_ABOVE, "ties")
     assert min(p_values.values()) > LEVEL / len(p_values), p_values
 

@@ -33,8 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.exact.bits import Bits, Words
-from dpgap.exact.geometric import GeometricNoise
-from dpgap.exact.laws import POINTS, Decay, LaplaceNoise, Scalar
+from dpgap.exact.laws import POINTS, Decay, GeometricNoise, LaplaceNoise, Scalar
 from dpgap.exact.parameters import confidence_level
 from dpgap.exact.reals import (
     LOW_BITS,
