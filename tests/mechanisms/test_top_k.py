@@ -25,7 +25,7 @@ NOISES = ("laplace", "exponential", "staircase")
 def _program(mechanism: dpgap.NoisyTopK, answers: list[int], seed: int):
     bits = InsecureSeededBits(seed)
     words = bits.words(mechanism.law.words, len(answers))
-    return mechanism.run(answers, RealNoise(words, bits))
+    return mechanism.run(answers, RealNoise(mechanism.law.reals(words, bits)))
 
 
 @settings(max_examples=150, deadline=None)

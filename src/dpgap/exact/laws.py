@@ -23,7 +23,7 @@ onto 0 instead would double the mass at zero and break privacy.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -60,15 +60,6 @@ Scalar = Any
 """A number of any kind that a program can run on: int, float, Fraction, a symbol, …"""
 Vector = Sequence[Scalar]
 """Several of them: all answers, all noise, …"""
-
-
-class Quantiles(Protocol):
-    """A law of which the largest of many draws can be drawn without the others."""
-
-    @property
-    def scale(self) -> Fraction: ...
-    def quantile_bounds(self, sums: Floats) -> tuple[Floats, Floats]: ...
-    def exact_quantile(self, total: Fraction, digits: int) -> Fraction: ...
 
 
 class Noise(Protocol):
@@ -151,6 +142,8 @@ class Law(Decay):
 
     def floor_mass(self, step: int) -> float:
         """P(⌊noise⌋ = step)."""
+        if self.signed and not self.can_tie:  # then floors are symmetric about −½
+            step = max(step, -step - 1)
         return float(self.tail(step) - self.tail(step + 1))
 
     def difference_tail(self, other: "Law", step: int) -> float:
@@ -192,11 +185,6 @@ class RealLaw(Law):
         """How much the size of a draw may exceed E·scale."""
         return Fraction(0)
 
-    @property
-    def breaks(self) -> tuple[float, ...]:
-        """Where, between one whole number and the next, the density jumps."""
-        return ()
-
     @abstractmethod
     def density(self, at: Floats) -> Floats:
         """The density of the noise."""
@@ -221,6 +209,10 @@ class RealLaw(Law):
         """One draw, as a real number refined on demand."""
         size = self.size(words, bits)
         return scaled(-1, size) if self.signed and words[0] > LOW_BITS else size
+
+    def reals(self, words: Words, bits: Bits) -> Iterator[Refined]:
+        """A draw for every column of `words`; the bits refine what the words leave open."""
+        return (self.real(own, bits) for own in words.T.tolist())
 
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def floors(self, bits: Bits, *shape: int) -> Integers:
@@ -427,13 +419,7 @@ class StaircaseNoise(RealLaw):
         step, share = float(self.step), float(self.share)
         stair, within = np.divmod(np.abs(at) / step, 1.0)
         height = (1 - self.fall) / (2 * step * (share + self.fall * (1 - share)))
-        density: Floats = height * self.fall ** (stair + (within >= share))
-        return density
-
-    @property
-    def breaks(self) -> tuple[float, ...]:
-        part = float(self.share * self.step % 1)
-        return part, 1 - part
+        return height * self.fall ** (stair + (within >= share))
 
     @property
     def floor_mean(self) -> float:
@@ -449,18 +435,13 @@ class StaircaseNoise(RealLaw):
         full, split = int(edge), float(part)
         # Mass of each floor below, at and above the edge between the two parts of a stair.
         total = float(self.share) * width + self.fall * float(1 - self.share) * width
-        at = split + self.fall * (1 - split) if full < width else 0.0
-        masses = ((0, full, 1.0), (full, min(full + 1, width), at), (full + 1, width, self.fall))
-        first = sum(mass * (_sum_odd(hi) - _sum_odd(lo)) for lo, hi, mass in masses if lo < hi)
+        at, end = split + self.fall * (1 - split), min(full + 1, width)
+        masses = ((0, full, 1.0), (full, end, at), (end, width, self.fall))
+        first = sum(mass * (hi**2 - lo**2) / 2 for lo, hi, mass in masses)
         second = sum(
-            mass * (_sum_odd_squares(hi) - _sum_odd_squares(lo))
-            for lo, hi, mass in masses
-            if lo < hi
+            mass * (_sum_odd_squares(hi) - _sum_odd_squares(lo)) for lo, hi, mass in masses
         )
         return width**2 * self._second_moment(first / total / width, second / total / width**2)
-
-    def floor_mass(self, step: int) -> float:
-        return Law.floor_mass(self, max(step, -step - 1))
 
     @property
     def overshoot(self) -> Fraction:
@@ -528,11 +509,6 @@ def _near_chance(share: Fraction, fall: Fraction, level: int) -> Enclosure:
     return share / (share + high * (1 - share)), share / (share + low * (1 - share))
 
 
-def _sum_odd(count: int) -> float:
-    """½ + 1½ + …, `count` terms."""
-    return count**2 / 2
-
-
 def _sum_odd_squares(count: int) -> float:
     """½² + 1½² + …, `count` terms."""
     return count * (4 * count**2 - 1) / 12
@@ -572,8 +548,7 @@ class LaplaceNoise(LaplaceTails, MemorylessLaw):
 
     def density(self, at: Floats) -> Floats:
         scale = float(self.scale)
-        density: Floats = np.exp(-np.abs(at) / scale) / (2 * scale)
-        return density
+        return np.exp(-np.abs(at) / scale) / (2 * scale)
 
     @property
     def floor_mean(self) -> float:
@@ -582,10 +557,6 @@ class LaplaceNoise(LaplaceTails, MemorylessLaw):
     @property
     def floor_variance(self) -> float:
         return 2 * geometric_variance(self.scale) + 0.25
-
-    def floor_mass(self, step: int) -> float:
-        nearer = step if step >= 0 else -step - 1
-        return _geometric_mass(self.scale, nearer) / 2
 
     def value_half_width(self, level: float) -> float:
         """The fewest steps that a measured value stays within, with confidence `level`."""
@@ -613,9 +584,8 @@ class LaplaceNoise(LaplaceTails, MemorylessLaw):
     def beyond(self, distance: Floats, uniform: Floats) -> Floats:
         chance = uniform * self.tail(distance)
         far = np.maximum(distance, 0.0) - float(self.scale) * np.log(uniform)
-        with np.errstate(divide="ignore"):
-            high = -np.log(2 * np.minimum(chance, 0.5))
-            low = np.log(2 * np.minimum(1 - chance, 0.5))
+        high = -np.log(2 * np.minimum(chance, 0.5))
+        low = np.log(2 * np.minimum(1 - chance, 0.5))
         near = float(self.scale) * np.where(chance <= 0.5, high, low)
         return np.where(distance >= 0, far, np.maximum(near, distance))
 
@@ -639,8 +609,7 @@ class ExponentialNoise(MemorylessLaw):
         return float(self.scale) ** 2
 
     def tail(self, distance: ArrayLike) -> Floats:
-        tail: Floats = np.exp(-np.maximum(distance, 0.0) / float(self.scale))
-        return tail
+        return np.exp(-np.maximum(distance, 0.0) / float(self.scale))
 
     def density(self, at: Floats) -> Floats:
         scale = float(self.scale)
@@ -653,9 +622,6 @@ class ExponentialNoise(MemorylessLaw):
     @property
     def floor_variance(self) -> float:
         return geometric_variance(self.scale)
-
-    def floor_mass(self, step: int) -> float:
-        return _geometric_mass(self.scale, step) if step >= 0 else 0.0
 
     def difference_tail(self, other: Law, step: int) -> float:
         """Exact where the other is exponential noise too."""
@@ -677,8 +643,7 @@ class ExponentialNoise(MemorylessLaw):
         return noise
 
     def beyond(self, distance: Floats, uniform: Floats) -> Floats:
-        noise: Floats = np.maximum(distance, 0.0) - float(self.scale) * np.log(uniform)
-        return noise
+        return np.maximum(distance, 0.0) - float(self.scale) * np.log(uniform)
 
 
 LAWS: dict[str, type[Law]] = {
@@ -732,8 +697,7 @@ def either(kind: type) -> str:
 
 def upper_quantile(sums: Floats) -> Floats:
     """What e^(−sum) of all unit exponentials are below; infinite where the sum may be 0."""
-    upper: Floats = -np.log(-np.expm1(-sums))
-    return upper
+    return -np.log(-np.expm1(-sums))
 
 
 def exact_upper_quantile(total: Fraction, digits: int) -> Fraction:
@@ -748,11 +712,6 @@ def exact_upper_quantile(total: Fraction, digits: int) -> Fraction:
         return -Fraction(context.ln(exponent))
     power = context.exp(exponent.copy_negate())
     return -Fraction(context.ln(context.subtract(Decimal(1), power)))
-
-
-def _geometric_mass(scale: Fraction, step: int) -> float:
-    """P(⌊E⌋ = step) for exponential E."""
-    return -math.exp(-step / scale) * math.expm1(-1 / scale)
 
 
 def _laplace_difference_tail(rate: float, rate0: float, step: int) -> float:
@@ -890,7 +849,8 @@ class GeometricNoise(LaplaceTails):
             return bool(decide(self.exact_tail(step), lambda tail: tail <= chance))
 
         rarer = min(chance, 1 - chance)
-        out = float(self.scale) * (_log(rarer) + math.log1p(self._fall))
+        log = math.log(rarer.numerator) - math.log(rarer.denominator)
+        out = float(self.scale) * (log + math.log1p(self._fall))
         found = math.ceil(-out if 2 * chance < 1 else 1 + out)  # floats are off by a step or so
         while not is_enough(found):
             found += 1
@@ -934,11 +894,9 @@ class GeometricNoise(LaplaceTails):
 
         It falls as the sum grows, so the ends change places.
         """
-        return self._at_sums(sums[1], -1), self._at_sums(sums[0], 1)
-
-    def _at_sums(self, sums: Floats, outwards: int) -> Floats:
         below = sums >= _LN_2
-        return self._with_coins(np.where(below, sums, upper_quantile(sums)), below, outwards)
+        far, near = np.where(below, sums, upper_quantile(sums))
+        return self._with_coins(near, below[1], -1), self._with_coins(far, below[0], 1)
 
     def _with_coins(self, exponents: Floats, below: NDArray[np.bool_], outwards: int) -> Floats:
         """Noise plus coin at these exponents, moved up (1) or down (−1) by all that floats err.
@@ -1008,5 +966,5 @@ class GeometricNoise(LaplaceTails):
         return float(max(0, math.ceil(out) - 1))
 
 
-def _log(number: Fraction) -> float:
-    return math.log(number.numerator) - math.log(number.denominator)
+Quantiles = MemorylessLaw | GeometricNoise
+"""Laws of which the largest of many draws can be drawn without the others."""

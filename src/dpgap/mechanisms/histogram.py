@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY
 from fractions import Fraction
 from functools import cache
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -181,12 +181,11 @@ class NoisyHistogram(Measuring[MeasuredValues]):
         items that are present (`unknown`) need a line from `line_for(delta)` on.
         """
         grid, wanted = Grid(self.grid), self._wanted(k, at_least)
-        candidates: Candidates
         if not isinstance(answers, PrivateCounts | GroupedAnswers):
             steps = grid.steps(answers)
-            candidates = OneByOne(steps, require_labels(labels, steps.size, answers))
-            self._require_few(candidates.size, wanted)
-            return candidates
+            names = require_labels(labels, steps.size, answers)
+            self._require_few(steps.size, wanted)
+            return OneByOne(steps, names)
         is_unknown = getattr(answers, "unknown", False)
         if isinstance(answers, PrivateCounts):
             self._require_facts(answers, labelled=labels is not None)
@@ -201,28 +200,21 @@ class NoisyHistogram(Measuring[MeasuredValues]):
 
     def _require_facts(self, answers: PrivateCounts, *, labelled: bool = False) -> None:
         """Refuse answers that contradict what is claimed of them."""
-        require_facts(
-            answers,
-            sensitivity=self.sensitivity,
-            monotonic=False,
-            labelled=labelled,
-            grid=self.grid,
-            unknown=True,
-        )
+        claims: dict[str, Any] = {"sensitivity": self.sensitivity, "grid": self.grid}
+        require_facts(answers, monotonic=False, labelled=labelled, unknown=True, **claims)
         is_replaced = answers.origin is not None and answers.origin.neighbours is Neighbours.REPLACE
         if is_replaced and (answers.unknown or len(answers) > 1):
             raise ValueError(
                 "neighbours must be 'add-or-remove' for a noisy histogram: a unit that is "
                 "replaced moves twice as many answers"
             )
-        reach = getattr(answers, "reach", None)
-        if reach is None:
+        if answers.reach is None:
             raise ValueError(
                 "answers must have a reach: state max_items, the most items of one unit"
             )
-        if self.reach < reach:
+        if self.reach < answers.reach:
             raise ValueError(
-                f"reach must be at least that of the answers, {reach}, not {self.reach}"
+                f"reach must be at least that of the answers, {answers.reach}, not {self.reach}"
             )
 
     def _require_line(self, wanted: "Wanted", delta: Rational | None) -> None:
@@ -284,8 +276,7 @@ class NoisyHistogram(Measuring[MeasuredValues]):
 
     def lengths(self, steps: Integers) -> Floats:
         """Noisy answers from steps."""
-        values: Floats = np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
-        return values
+        return np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -328,7 +319,6 @@ class Best(NamedTuple):
     """
 
 
-@np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
 def best_of(law: GeometricNoise, answers: Integers, wanted: "Wanted", bits: Bits) -> Best:
     """Add noise to every answer, in steps, and return what is wanted."""
     words = bits.words(answers.size)
@@ -351,7 +341,6 @@ def best_of(law: GeometricNoise, answers: Integers, wanted: "Wanted", bits: Bits
     return best._replace(places=some[best.places])
 
 
-@np.errstate(all="ignore")
 def best_grouped(
     law: GeometricNoise, values: Integers, sizes: Integers, wanted: "Wanted", bits: Bits
 ) -> tuple[Best, Integers]:

@@ -12,8 +12,9 @@ Like every dpgap release it decides on exact real draws, and floors the real lea
 
 import math
 from dataclasses import KW_ONLY
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, Context
 from fractions import Fraction
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +38,7 @@ from dpgap.exact.parameters import (
     rational,
     share,
 )
-from dpgap.exact.reals import Floats, Integers, Real, RealNoise, decimals
+from dpgap.exact.reals import Floats, Integers, RealNoise, as_decimal, decimals
 from dpgap.mechanisms.mechanism import (
     Answers,
     Draw,
@@ -90,8 +91,7 @@ def chance_above(distance: Fraction, scale: Fraction, reach: int) -> Fraction:
     if distance < 0:
         return Fraction(1)
     many, few = decimals(2 * _DIGITS), Context(prec=_DIGITS, rounding=ROUND_CEILING, traps=[])
-    ratio = distance / scale
-    least = many.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+    least = as_decimal(distance / scale, many)
     if least:  # otherwise it is 0 without any rounding
         least = many.next_minus(least)
     most = many.next_plus(many.exp(many.minus(least)))
@@ -99,7 +99,7 @@ def chance_above(distance: Fraction, scale: Fraction, reach: int) -> Fraction:
     chance = max(reach * half, _LEAST)
     if chance >= 1:
         return Fraction(1)
-    return Fraction(few.divide(Decimal(chance.numerator), Decimal(chance.denominator)))
+    return Fraction(as_decimal(chance, few))
 
 
 def least_distance(scale: Fraction, reach: int, delta: Fraction) -> int:
@@ -339,11 +339,10 @@ class CutWinners(NamedTuple):
     @property
     def counts(self) -> Integers:
         """How many winners each run has."""
-        counts: Integers = (self.indices >= 0).sum(axis=1)
+        counts: Integers = np.count_nonzero(self.indices >= 0, axis=1)
         return counts
 
 
-@np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
 def select_above(program: HybridTopK, answers: Integers, runs: int, bits: Bits) -> CutWinners:
     """Run the program `runs` times on the same answers, in steps, with fresh noise."""
     rows = []
@@ -361,7 +360,9 @@ def _rank(program: HybridTopK, answers: Integers, words: Words, bits: Bits) -> C
     low, high = noisy_bounds(candidates - candidates.max(), program.law.bounds(words))
     cut, certain = ranked_to_line(low, high, program.k)
     for row in np.flatnonzero(~certain):
-        indices, leads = program.run(answers.tolist(), RealNoise(words[:, row], bits))
+        indices, leads = program.run(
+            answers.tolist(), RealNoise(program.law.reals(words[:, row], bits))
+        )
         cut.indices[row], cut.leads[row] = -1, 0
         cut.indices[row, : len(indices)], cut.leads[row, : len(leads)] = indices, leads
     return cut
@@ -381,7 +382,6 @@ def ranked_to_line(low: Floats, high: Floats, k: int) -> tuple[CutWinners, Bools
     return CutWinners(indices[:, :-1].copy(), leads[:, :-1].copy()), certain
 
 
-@np.errstate(all="ignore")
 def select_above_grouped(
     program: HybridTopK, values: Integers, sizes: Integers, bits: Bits
 ) -> GroupedSelection:
@@ -397,20 +397,8 @@ def select_above_grouped(
     count = int(cut.counts[0])
     winners, leads = cut.indices[0, :count], cut.leads[0, :count]
     if not certain[0]:
-        noise = _Joined(tops, tops.groups.size, RealNoise(words, bits))
+        noise = RealNoise(chain(tops.exact(), program.law.reals(words, bits)))
         indices, exact_leads = program.run(values[tops.groups].tolist(), noise)
         winners, leads = (np.array(each, dtype=np.int64) for each in (indices, exact_leads))
     groups = tops.groups[winners]
     return GroupedSelection(groups, places_of(groups, sizes, bits), leads)
-
-
-class _Joined:
-    """The noise of the contenders, and after them that of the line."""
-
-    def __init__(self, first: Tops, count: int, then: RealNoise) -> None:
-        self._first, self._left, self._then = first, count, then
-
-    def draw(self, law: MemorylessLaw) -> Real:
-        """The next draw."""
-        self._left -= 1
-        return self._first.draw(law) if self._left >= 0 else self._then.draw(law)

@@ -418,7 +418,6 @@ class ChosenClasses(NamedTuple):
         return sealed(self)
 
 
-@np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
 def select_classes(law: MemorylessLaw, classes: Classes, runs: int, bits: Bits) -> ChosenClasses:
     """Choose among all sets `runs` times. Margins in steps are half-margins in half steps.
 
@@ -466,7 +465,8 @@ class Contenders(NamedTuple):
         shifts = np.array([max(size.bit_length() - _FLOAT_BITS, 0) for size in self.sizes])
         pairs = zip(self.sizes, shifts.tolist(), strict=True)
         sizes = np.array([float(size >> shift) for size, shift in pairs])
-        left = np.maximum(sizes - (shifts == 0), 0.0)  # dividing by 2^900 less 1 is the same
+        # Dividing by 2^900 less 1 is the same. A single set has no second value: see below.
+        left = np.maximum(sizes - (shifts == 0), 1.0)
         sums = np.stack(exponential_bounds(1.0, words))  # ends, first and second, …, classes
         sums[:, 0] /= sizes
         sums[:, 1] = sums[:, 0] + sums[:, 1] / left

@@ -127,8 +127,7 @@ class Measurement(Measuring[MeasuredValues], Generic[L]):
     def lengths(self, drawn: Values | None) -> Floats:
         """What was measured, if anything was; the known mean that floors lose is added."""
         steps = np.empty(0) if drawn is None else drawn.values + self.lost
-        values: Floats = np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
-        return values
+        return np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
 
     @remembered
     def error(self, count: int) -> MeasurementError:

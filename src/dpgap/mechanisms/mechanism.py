@@ -106,6 +106,11 @@ class Mechanism(ABC, Generic[P, R]):
 
     __slots__ = ()
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "draw_paid" in vars(cls):  # no setting of the caller turns a rounding into an error
+            cls.draw_paid = np.errstate(all="ignore")(cls.draw_paid)  # type: ignore[method-assign]
+
     @property
     @abstractmethod
     def epsilon(self) -> Fraction:

@@ -858,8 +858,10 @@ class FoundAbove(NamedTuple):
     gaps: NDArray[Any]
 
     @classmethod
-    def joined(cls, parts: Iterable["FoundAbove"]) -> "FoundAbove":
+    def joined(cls, parts: Sequence["FoundAbove"]) -> "FoundAbove":
         """What parts of a stream brought one after another, run by run in the order asked."""
+        if len(parts) == 1:
+            return parts[0]
         runs, *others = map(np.concatenate, zip(*parts, strict=True))
         order = np.argsort(runs, kind="stable")
         return cls(runs[order], *(each[order] for each in others))
@@ -962,7 +964,6 @@ class RunStates:
 class Sifting(RunStates):
     """Runs side by side on exact noise: answers are taken as they come, in whole grid steps."""
 
-    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def __init__(
         self, program: "SparseVector", runs: int, bits: Bits, max_answers: int | None = None
     ) -> None:
@@ -973,7 +974,6 @@ class Sifting(RunStates):
         self.taken = 0
         """How many answers every run has been asked, unless it stopped before."""
 
-    @np.errstate(all="ignore")
     def take(self, answers: Integers) -> FoundAbove:
         """Ask every run the next answers, in steps; those above, by their places among these."""
         found, runs = [_NOTHING], self._runs.size
@@ -989,7 +989,6 @@ class Sifting(RunStates):
             found.append(self._judge_all(gaps, np.arange(some.size), some.size, start))
         return FoundAbove.joined(found)
 
-    @np.errstate(all="ignore")
     def take_sparse(self, values: Integers, places: Integers, size: int) -> FoundAbove:
         """Ask a single run the next `size` answers: the values at their places, and 0 elsewhere.
 

@@ -59,7 +59,6 @@ from dpgap.exact.reals import (
     Enclosure,
     Floats,
     Integers,
-    Real,
     RealNoise,
     Refined,
     Uniform,
@@ -446,7 +445,6 @@ class Selected(NamedTuple):
     leads: Integers
 
 
-@np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
 def select(program: NoisyTopK, answers: Integers, runs: int, bits: Bits) -> Selected:
     """Run the program `runs` times on the same answers, in steps, with fresh noise."""
     rows = []
@@ -535,7 +533,8 @@ def _rank(program: NoisyTopK, answers: Integers, words: Words, bits: Bits) -> Se
     low, high = noisy_bounds(answers - answers.max(), program.law.bounds(words))
     order, leads, certain = ranked(low, high, program.k)
     for row in np.flatnonzero(~certain):
-        order[row], leads[row] = program.run(answers.tolist(), RealNoise(words[:, row], bits))
+        noise = RealNoise(program.law.reals(words[:, row], bits))
+        order[row], leads[row] = program.run(answers.tolist(), noise)
     return Selected(order, leads)
 
 
@@ -595,7 +594,6 @@ class GroupedSelection(NamedTuple):
     leads: Integers
 
 
-@np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
 def select_grouped(
     program: NoisyTopK, values: Integers, sizes: Integers, bits: Bits
 ) -> GroupedSelection:
@@ -605,7 +603,7 @@ def select_grouped(
     order, leads, certain = ranked(tops.low[None], tops.high[None], program.k)
     winners, whole = order[0], leads[0]
     if not certain[0]:
-        indices, exact_leads = program.run(values[tops.groups].tolist(), tops)
+        indices, exact_leads = program.run(values[tops.groups].tolist(), RealNoise(tops.exact()))
         winners, whole = np.array(indices), np.array(exact_leads, dtype=np.int64)
     groups = tops.groups[winners]
     return GroupedSelection(groups, places_of(groups, sizes, bits), whole)
@@ -661,11 +659,6 @@ class Tops:
             # A group whose last answer is certainly too low has no better one to come.
             position += count
             active = active[(high[-1] >= bar) & (sizes[active] > position)]
-        self._next = self.exact()
-
-    def draw(self, law: MemorylessLaw) -> Real:
-        """The next contender's noise: what the program asks for where floats do not decide."""
-        return Real(0, next(self._next))
 
     def exact(self) -> Iterator[Refined]:
         """The noise of each contender; to be asked for once, since it draws what is left open."""

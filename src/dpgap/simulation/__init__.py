@@ -15,7 +15,7 @@ is asked for a sequence of outputs, one a run; for others `run(answers, noise)` 
 again with float noise, which is the continuous algorithm. A subclass that changes `run` or has a
 `simulate` of its own counts as such a mechanism.
 
-- `batch`: batches of runs, on threads; pipelines, and programs of one's own.
+- `batch`: batches of runs; pipelines, and programs of one's own.
 - `selections`: the mechanisms that select.
 - `floats`: float noise, and what comes out.
 

@@ -1,10 +1,7 @@
-"""Many runs of a mechanism or a pipeline, in batches that are the same on any number of threads."""
+"""Many runs of a mechanism or a pipeline, in batches."""
 
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,14 +38,12 @@ from dpgap.simulation.floats import (
     TopKRuns,
     draw,
     draw_shells,
-    generator,
 )
 from dpgap.simulation.selections import (
     LikelyClasses,
     Ranked,
     arrays_only,
     best_runs,
-    select_runs,
     select_sets,
     sift_runs,
 )
@@ -210,13 +205,13 @@ def _selecting(mechanism: NoisyTopK | JointTopK, ranked: Ranked) -> Batch:
         return _joint(mechanism, ranked)
     program = mechanism.in_steps()
     ranked = ranked.less(int(ranked.answers.max()))
-    grid = Grid(mechanism.grid).width
+    grid, last = Grid(mechanism.grid).width, min(program.k, ranked.size - 1)
 
     def batch(part: slice, rng: Rng) -> TopKRuns:
-        indices, leads = select_runs(program, ranked, part.stop - part.start, rng)
-        gaps = leads.astype(np.float64)
-        gaps[:, :-1] -= leads[:, 1:]
-        return TopKRuns(indices, gaps * grid)
+        places, values = best_runs(program, ranked, part.stop - part.start, rng)
+        leads = np.floor(values[:, :last] - values[:, last : last + 1])
+        leads[:, :-1] -= leads[:, 1:]
+        return TopKRuns(places[:, : program.k], leads * grid)
 
     return batch
 
@@ -489,7 +484,6 @@ def _together(routes: Integers, k: int, found: list[tuple[Integers, MeasuredRuns
 
 
 RUNS_IN_A_BATCH = 5_000
-_LARGE_K = 16
 
 
 @public
@@ -502,8 +496,6 @@ def simulate(
     seed: int | None = None,
     thresholds: ArrayLike | None = None,
     max_answers: int | None = None,
-    workers: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Any:
     """Run a mechanism or a pipeline many times on the same answers, for research.
 
@@ -521,36 +513,19 @@ def simulate(
         How many runs. All are returned at once: where they are too many for memory, take them from
         `dpgap.simulation.batches`.
     seed
-        The same seed gives the same runs, whatever the number of workers.
+        The same seed gives the same runs.
     thresholds
         For every run of a Sparse Vector a threshold of its own; fastest in order of size.
     max_answers
         After how many answers each run of a Sparse Vector stops.
-    workers
-        How many threads. By default one for every usable core where single steps are large enough
-        for that to pay: for the best method's estimates, and for large k.
-    progress
-        `progress(done, runs)` is called as batches end.
 
     >>> import dpgap
     >>> runs = dpgap.simulate(dpgap.NoisyMax(epsilon=1), [90, 50, 10], runs=5, seed=1)
     >>> runs.indices.shape, runs.gaps.shape
     ((5, 1), (5, 1))
     """
-    done, parts = 0, []
-    for part, size in batches(
-        mechanism,
-        answers,
-        runs=runs,
-        seed=seed,
-        thresholds=thresholds,
-        max_answers=max_answers,
-        workers=workers,
-    ):
-        parts.append(part)
-        done += size
-        if progress is not None:
-            progress(done, runs)
+    options: dict[str, Any] = {"thresholds": thresholds, "max_answers": max_answers}
+    parts = [part for part, _ in batches(mechanism, answers, runs=runs, seed=seed, **options)]
     return type(parts[0]).joined(parts)
 
 
@@ -562,40 +537,15 @@ def batches(
     seed: int | None = None,
     thresholds: ArrayLike | None = None,
     max_answers: int | None = None,
-    workers: int | None = None,
 ) -> Iterator[tuple[Any, int]]:
     """The same runs a batch at a time, each with its size, so that memory stays bounded."""
     runs = positive_integer("runs", runs)
-    workers = positive_integer(
-        "workers", _fitting_workers(mechanism) if workers is None else workers
-    )
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
         raise ValueError(f"seed must be None or a whole number from 0 up, not {seed!r}")
     batch = batch_of(mechanism, answers, runs, thresholds, max_answers)
     slices = [slice(at, min(at + RUNS_IN_A_BATCH, runs)) for at in range(0, runs, RUNS_IN_A_BATCH)]
     seeds = np.random.SeedSequence(seed).spawn(len(slices))
-    tasks = iter(zip(slices, seeds, strict=True))
-    if workers == 1 or len(slices) == 1:
-        for part, own in tasks:
-            yield batch(part, generator(own)), part.stop - part.start
-        return
-    with ThreadPoolExecutor(workers) as pool:
-        waiting: list[tuple[Future[Any], slice]] = []
-        while True:
-            # A few tasks are under way at any time, so that finished ones do not pile up.
-            for part, own in islice(tasks, 2 * workers - len(waiting)):
-                waiting.append((pool.submit(batch, part, generator(own)), part))
-            if not waiting:
-                return
-            future, part = waiting.pop(0)
-            yield future.result(), part.stop - part.start
-
-
-def _fitting_workers(mechanism: Any) -> int:
-    """How many threads pay: small steps make them wait for each other."""
-    is_pipeline = isinstance(mechanism, MeasuredTopK | MeasuredAbove)
-    selection = mechanism.selection if is_pipeline else mechanism
-    large = isinstance(selection, NoisyTopK | SparseVector) and selection.k >= _LARGE_K
-    if not large and not (is_pipeline and mechanism.method != "paper"):
-        return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for part, own in zip(slices, seeds, strict=True):
+        with np.errstate(all="ignore"):  # whatever the caller's settings are
+            made = batch(part, np.random.Generator(np.random.SFC64(own)))
+        yield made, part.stop - part.start

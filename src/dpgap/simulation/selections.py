@@ -144,16 +144,6 @@ _COST_OF_A_HIT = 16.0
 _FEW_OF = 16
 
 
-def select_runs(
-    program: NoisyTopK, ranked: Ranked, runs: int, rng: Rng
-) -> tuple[Integers, Integers]:
-    """Indices, best first, and leads in whole steps; one row a run."""
-    last = min(program.k, ranked.size - 1)
-    places, values = best_runs(program, ranked, runs, rng)
-    leads = np.floor(values[:, :last] - values[:, last : last + 1]).astype(np.int64)
-    return places[:, : program.k], leads
-
-
 def best_runs(program: NoisyTopK, ranked: Ranked, runs: int, rng: Rng) -> tuple[Integers, Floats]:
     """The places of the best k + 1, in order, and their noisy answers; one row a run."""
     border, cost_of_hits = _border(program, ranked, rng)
@@ -373,7 +363,6 @@ def _likely(classes: Classes, scale: float) -> tuple[Integers, Floats, Floats]:
     return numbers, margins, np.array([math.log(classes.size(at)) for at in listed])
 
 
-@np.errstate(all="ignore")
 def select_sets(
     mechanism: JointTopK, ranked: Ranked, likely: LikelyClasses, runs: int, rng: Rng
 ) -> tuple[Integers, Integers]:
@@ -489,7 +478,7 @@ class _Stream(NamedTuple):
         thresholds = self.states.thresholds[runs]
         far = self._far(thresholds, border)
         near = np.sort(self.ranked.order[:border])
-        return FoundAbove.joined(self._divide(runs.start, thresholds.size, near, far))
+        return FoundAbove.joined(list(self._divide(runs.start, thresholds.size, near, far)))
 
     def _far(self, thresholds: Floats, border: int) -> FoundAbove:
         """Answers from `border` on that clear a branch; dearer branches first."""
