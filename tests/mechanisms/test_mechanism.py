@@ -59,14 +59,14 @@ def test_no_mechanism_or_pipeline_assembles_itself() -> None:
 
 
 class _FirstSaysNothing(InsecureSeededBits):
-    """The very first word is 0, so that its draw may be as large as you like."""
+    """The first words are 0, so that their draws may be as large as you like."""
 
     __slots__ = ("asked",)
 
     def words(self, *shape: int) -> Words:
         words = super().words(*shape).copy()
         if not hasattr(self, "asked"):
-            words.flat[:1] = 0
+            words[...] = 0
         self.asked = True
         return words
 
