@@ -44,7 +44,6 @@ from dpgap.mechanisms.mechanism import (
     Draw,
     Selecting,
     Winners,
-    claims_of,
     gaps_of,
     require_threshold,
 )
@@ -58,6 +57,7 @@ from dpgap.mechanisms.top_k import (
     Output,
     Tops,
     candidates,
+    claims_of,
     contenders,
     in_order,
     law_for,

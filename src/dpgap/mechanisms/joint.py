@@ -39,7 +39,7 @@ from dpgap.exact.parameters import (
     positive_rational,
 )
 from dpgap.exact.reals import Floats, Integers, Real, Uniform, exponential_bounds
-from dpgap.mechanisms.mechanism import Answers, Draw, Selecting, Winners, claims_of
+from dpgap.mechanisms.mechanism import Answers, Draw, Selecting, Winners
 from dpgap.mechanisms.top_k import (
     Candidates,
     InGroups,
@@ -47,6 +47,7 @@ from dpgap.mechanisms.top_k import (
     Output,
     TopDraw,
     candidates,
+    claims_of,
     extremes,
     extremes_undone,
     law_for,

@@ -88,11 +88,6 @@ class Claims(Protocol):
     def grid(self) -> Fraction | None: ...
 
 
-def claims_of(own: Claims) -> dict[str, Any]:
-    """What a mechanism claims of the answers, as others and `require_facts` are told."""
-    return {"monotonic": own.monotonic, "sensitivity": own.sensitivity, "grid": own.grid}
-
-
 def require_threshold(mechanism: Any) -> Fraction:
     """The threshold, if whole steps can be compared with it."""
     threshold: Fraction = mechanism.threshold

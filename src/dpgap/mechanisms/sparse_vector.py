@@ -66,8 +66,8 @@ from dpgap.exact.parameters import (
     share,
 )
 from dpgap.exact.reals import Floats, GridNoise, Integers, Uniform, decide
-from dpgap.mechanisms.mechanism import Draw, Mechanism, Winners, claims_of, require_threshold
-from dpgap.mechanisms.top_k import NoisyTopK, TopDraw, sums_of_waits
+from dpgap.mechanisms.mechanism import Draw, Mechanism, Winners, require_threshold
+from dpgap.mechanisms.top_k import NoisyTopK, TopDraw, claims_of, sums_of_waits
 from dpgap.releases.drawn import Above
 from dpgap.releases.plain import plain
 from dpgap.releases.release import AboveRelease, IndexRelease, MechanismUsed, Promise

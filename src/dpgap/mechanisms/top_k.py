@@ -70,7 +70,6 @@ from dpgap.mechanisms.mechanism import (
     Draw,
     Selecting,
     Winners,
-    claims_of,
     gaps_of,
 )
 from dpgap.releases.drawn import Ranking
@@ -162,6 +161,11 @@ def candidates(own: Claims, law: RealLaw, answers: Answers, labels: Labels) -> C
         return InGroups(Grid(own.grid).steps(groups.values), names, groups)
     steps = Grid(own.grid).steps(answers)
     return OneByOne(steps, require_labels(labels, steps.size, answers))
+
+
+def claims_of(own: Claims) -> dict[str, Any]:
+    """What a mechanism claims of the answers, as others and `require_facts` are told."""
+    return {"monotonic": own.monotonic, "sensitivity": own.sensitivity, "grid": own.grid}
 
 
 def law_for(own: Claims, winners: int, noise: str) -> RealLaw:

@@ -51,9 +51,9 @@ from dpgap.exact.parameters import (
 from dpgap.exact.reals import require_scale
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint, Laplace
-from dpgap.mechanisms.mechanism import Answers, Selecting, claims_of
+from dpgap.mechanisms.mechanism import Answers, Selecting
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector, Stream
-from dpgap.mechanisms.top_k import Candidates, NoisyTopK
+from dpgap.mechanisms.top_k import Candidates, NoisyTopK, claims_of
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.look_first import LookFirst, ranks_for
 from dpgap.pipelines.paper import EstimatedWinners
