@@ -18,8 +18,7 @@ from dpgap.estimates.errors import half_width_of_pairs
 from dpgap.estimates.linear import combine
 from dpgap.exact.bits import Bits, InsecureSeededBits
 from dpgap.mechanisms.measuring import Laplace
-from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
-from dpgap.mechanisms.sparse_vector_kernel import Sifted, sift
+from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, Sifted, SparseVector, sift
 from dpgap.pipelines.arrays import MeasuredAbove
 from dpgap.pipelines.best import estimates_after_above
 from dpgap.pipelines.paper import above_errors, gap_variances

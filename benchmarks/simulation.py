@@ -70,7 +70,7 @@ def simulated(mechanism: Any, subject: Subject, runs: int) -> None:
     thresholds = None
     if isinstance(selection, dpgap.SparseVector):
         thresholds = subject.thresholds(selection.k, runs, np.random.default_rng(1))
-    dpgap.simulate(mechanism, subject.ranked, runs=runs, seed=1, thresholds=thresholds, workers=1)
+    dpgap.simulate(mechanism, subject.ranked, runs=runs, seed=1, thresholds=thresholds)
 
 
 def side_by_side(

@@ -90,7 +90,7 @@ def cell(name: str, counts: Integers, thinning: int, k: int, runs: int) -> Cell:
     """The best method on some counts, and one-shot selection beside it."""
     counts = counts // thinning
     pipeline = dpgap.MeasuredTopK(k, EPSILON, monotonic=True)
-    found = dpgap.simulate(pipeline, counts, runs=runs, seed=1, workers=1)
+    found = dpgap.simulate(pipeline, counts, runs=runs, seed=1)
     halves = [route.measurement.half_width(k, 0.95) for route in pipeline.routes]
     half = np.array(halves)[found.selected.routes][:, None]
     is_set = np.array([route.name == "joint" for route in pipeline.routes])
@@ -113,7 +113,7 @@ def cell(name: str, counts: Integers, thinning: int, k: int, runs: int) -> Cell:
 
 def all_pairs(pipeline: Any, counts: Integers, runs: int) -> float:
     """How often all differences of winners are in their intervals."""
-    return pairs_covered(pipeline, dpgap.simulate(pipeline, counts, runs=runs, seed=3, workers=1))
+    return pairs_covered(pipeline, dpgap.simulate(pipeline, counts, runs=runs, seed=3))
 
 
 def pairs_covered(pipeline: Any, found: Any) -> float:
@@ -128,7 +128,7 @@ def precision(kind: Any, counts: Integers, k: int, epsilon: Fraction, runs: int)
     """The share of right winners of a selection alone."""
     more = {"noise": "exponential"} if kind is dpgap.NoisyTopK else {}
     mechanism = kind(k, epsilon, monotonic=True, **more)
-    indices = dpgap.simulate(mechanism, counts, runs=runs, seed=2, workers=1).indices
+    indices = dpgap.simulate(mechanism, counts, runs=runs, seed=2).indices
     return float((counts[indices] >= counts[k - 1]).mean())
 
 

@@ -1,11 +1,14 @@
 """The statistics that tests share. Every test of a law is held at level 1e-6."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
+
+from dpgap.exact.bits import Bits
+from dpgap.mechanisms.sparse_vector import Sifting, SparseVector
 
 LEVEL = 1e-6
 
@@ -57,3 +60,31 @@ def require_law(p_value: Callable[[float], float]) -> None:
     assert p_value(1.0) > LEVEL
     assert p_value(1.03) < LEVEL
     assert p_value(1 / 1.03) < LEVEL
+
+
+class Sifted(NamedTuple):
+    """The answers that runs of a Sparse Vector found above, run by run, and each run's state."""
+
+    runs: np.ndarray
+    indices: np.ndarray
+    branches: np.ndarray
+    gaps: np.ndarray
+    used: np.ndarray
+    processed: np.ndarray
+
+
+def sift(
+    program: SparseVector,
+    answers: np.ndarray,
+    runs: int,
+    bits: Bits,
+    max_answers: int | None = None,
+) -> Sifted:
+    """Run a Sparse Vector's kernel `runs` times on the same answers, in steps."""
+    at_once = max(1, (1 << 16) // answers.size)
+    batches = []
+    for done in range(0, runs, at_once):
+        sifting = Sifting(program, min(at_once, runs - done), bits, max_answers)
+        rows, *found = sifting.take(answers)
+        batches.append((rows + done, *found, sifting.used, sifting.processed(answers.size)))
+    return Sifted(*map(np.concatenate, zip(*batches, strict=True)))

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dpgap.data.counts import counts as counts
     from dpgap.data.domain import DomainWarning as DomainWarning
     from dpgap.data.private_counts import GroupedAnswers as GroupedAnswers
-    from dpgap.mechanisms.classical import classical as classical
     from dpgap.mechanisms.histogram import NoisyHistogram as NoisyHistogram
     from dpgap.mechanisms.hybrid import HybridTopK as HybridTopK
     from dpgap.mechanisms.joint import JointTopK as JointTopK
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from dpgap.mechanisms.measuring import Laplace as Laplace
     from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector as AdaptiveSparseVector
     from dpgap.mechanisms.sparse_vector import SparseVector as SparseVector
+    from dpgap.mechanisms.sparse_vector import classical as classical
     from dpgap.mechanisms.top_k import NoisyMax as NoisyMax
     from dpgap.mechanisms.top_k import NoisyTopK as NoisyTopK
     from dpgap.pipelines.arrays import MeasuredAbove as MeasuredAbove
@@ -56,12 +56,11 @@ _ROOMS = {
     "data.domain": "DomainWarning",
     "data.private_counts": "GroupedAnswers",
     "estimates": "estimates",
-    "mechanisms.classical": "classical",
     "mechanisms.histogram": "NoisyHistogram",
     "mechanisms.hybrid": "HybridTopK",
     "mechanisms.joint": "JointTopK",
     "mechanisms.measuring": "CountHull Cube Laplace",
-    "mechanisms.sparse_vector": "AdaptiveSparseVector SparseVector",
+    "mechanisms.sparse_vector": "AdaptiveSparseVector SparseVector classical",
     "mechanisms.top_k": "NoisyMax NoisyTopK",
     "pipelines.arrays": "MeasuredAbove MeasuredTopK measured_above measured_top_k",
     "pipelines.plan": "Plan plan",

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from dpgap.estimates.errors import COINS, HistogramError
-from dpgap.exact.geometric import GeometricNoise
+from dpgap.exact.laws import GeometricNoise
 from law_tests import LEVEL
 from seams import quick_in
 

@@ -14,13 +14,12 @@ import numpy as np
 import pytest
 
 import dpgap
-from dpgap.exact import geometric, laws, reals
-from dpgap.exact.reals import Real
-from dpgap.mechanisms import top_k_kernel
-from dpgap.mechanisms.histogram_kernel import Wanted, best_of
-from dpgap.mechanisms.sparse_vector_kernel import sift
+from dpgap.exact import laws, reals
+from dpgap.mechanisms import top_k as top_k_kernel
+from dpgap.mechanisms.histogram import Wanted, best_of
+from law_tests import sift
 
-MODULES = (reals, laws, geometric, top_k_kernel)
+MODULES = (reals, laws, top_k_kernel)
 
 
 def shorten(monkeypatch, width):
@@ -46,16 +45,10 @@ class Keyed:
         return int.from_bytes(hashlib.sha256(text).digest()[:8])
 
 
-class KeyedNoise:
+def _keyed(law, words, bits=None):
     """Draws from given words, whose further bits are keyed by their place."""
-
-    def __init__(self, words, bits=None):
-        self.columns = enumerate(words.T.tolist())
-
-    def draw(self, law):
-        """The next draw."""
-        place, words = next(self.columns)
-        return Real(0, law.real(words, Keyed(place, *words)))
+    columns = enumerate(words.T.tolist())
+    return (law.real(own, Keyed(place, *own)) for place, own in columns)
 
 
 def _all_words(width, draws):
@@ -68,11 +61,11 @@ def _rank_all(noise, k, width, monkeypatch):
     """What the kernel says of all words, and in how many rows floats decided."""
     signed = noise == "laplace"
     shorten(monkeypatch, width - signed)
-    monkeypatch.setattr(top_k_kernel, "RealNoise", KeyedNoise)
+    monkeypatch.setattr(laws.RealLaw, "reals", _keyed)
     program = dpgap.NoisyTopK(k, 2, noise=noise)
     answers, words = np.array([3, 1, 2]), _all_words(width, 3)
     with np.errstate(all="ignore"):
-        low, high = top_k_kernel.noisy_bounds(program.law, answers - 3, words)
+        low, high = top_k_kernel.noisy_bounds(answers - 3, program.law.bounds(words))
         certain = top_k_kernel.ranked(low, high, k)[2]
         said = top_k_kernel._rank(program, answers, words, None)
     return program, answers, words, said, np.flatnonzero(certain)
@@ -88,7 +81,9 @@ def test_the_kernel_says_what_the_program_says_on_all_words(noise, k, width, mon
     program, answers, words, said, certain = _rank_all(noise, k, width, monkeypatch)
     assert 0 < certain.size < words.shape[1] or width == 3
     for row in certain.tolist():
-        indices, leads = program.run(answers.tolist(), KeyedNoise(words[:, row]))
+        indices, leads = program.run(
+            answers.tolist(), reals.RealNoise(_keyed(program.law, words[:, row]))
+        )
         assert said.indices[row].tolist() == list(indices)
         assert said.leads[row].tolist() == list(leads)
 
@@ -105,7 +100,9 @@ def test_an_enclosure_that_forgets_the_bits_that_were_not_read_is_found(monkeypa
     program, answers, words, said, certain = _rank_all("exponential", 1, 4, monkeypatch)
     wrong = 0
     for row in certain.tolist()[::7]:
-        _, leads = program.run(answers.tolist(), KeyedNoise(words[:, row]))
+        _, leads = program.run(
+            answers.tolist(), reals.RealNoise(_keyed(program.law, words[:, row]))
+        )
         wrong += said.leads[row].tolist() != list(leads)
     assert wrong
 
@@ -131,7 +128,7 @@ def test_floats_enclose_all_words(width, scale, monkeypatch):
 def test_floors_of_all_words_are_those_of_the_real_draw(name, width, monkeypatch):
     """A histogram and a Sparse Vector add floors; where floats decide them, they are right."""
     shorten(monkeypatch, width)
-    kinds = {**laws.LAWS, "geometric": geometric.GeometricNoise}
+    kinds = {**laws.LAWS, "geometric": laws.GeometricNoise}
     law = kinds[name](Fraction(5, 2))
     words = np.arange(1 << (width + law.signed), dtype=np.uint64)
 

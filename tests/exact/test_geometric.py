@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.geometric import GeometricNoise
-from dpgap.exact.laws import LaplaceNoise
+from dpgap.exact.laws import GeometricNoise, LaplaceNoise
 from dpgap.exact.reals import Uniform, decide
-from dpgap.mechanisms.top_k_kernel import TopDraw
+from dpgap.mechanisms.top_k import TopDraw
 from law_tests import LEVEL, chi_square_p, require_law
 from seams import quick_in
 

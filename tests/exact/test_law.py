@@ -12,8 +12,15 @@ from scipy import stats
 
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.geometric import GeometricNoise
-from dpgap.exact.laws import LAWS, ExponentialNoise, Law, MemorylessLaw, RealLaw, law_named
+from dpgap.exact.laws import (
+    LAWS,
+    ExponentialNoise,
+    GeometricNoise,
+    Law,
+    MemorylessLaw,
+    RealLaw,
+    law_named,
+)
 from dpgap.exact.parameters import altered
 from dpgap.proof import prove
 from dpgap.proof.checker.numbers import BadProgram

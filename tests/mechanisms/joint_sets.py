@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.mechanisms.joint_kernel import Classes
+from dpgap.mechanisms.joint import Classes
 
 LEADS = 60
 

@@ -9,7 +9,7 @@ import pytest
 from joint_sets import classes_of, sets_by_class
 
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.mechanisms.joint_kernel import TOP_SET, Classes, log_choose
+from dpgap.mechanisms.joint import TOP_SET, Classes, log_choose
 from law_tests import LEVEL, chi_square_p
 
 

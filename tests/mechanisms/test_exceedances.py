@@ -12,9 +12,9 @@ import dpgap
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import law_named
-from dpgap.mechanisms import sparse_vector_kernel as module
-from dpgap.mechanisms.sparse_vector_kernel import Sifting, exceedances, sift
-from law_tests import LEVEL, chi_square_p, homogeneous_p
+from dpgap.mechanisms import sparse_vector as module
+from dpgap.mechanisms.sparse_vector import Sifting, exceedances
+from law_tests import LEVEL, chi_square_p, homogeneous_p, sift
 from seams import bits_are, quick_in, words_drawn
 
 RUNS = 2_000
@@ -26,7 +26,8 @@ def _sparse(mechanism: dpgap.SparseVector, seed: int) -> list[list[tuple[int, ..
     for _ in range(RUNS):
         sifting = Sifting(mechanism.in_steps(), 1, bits, None)
         found = sifting.take_sparse(VALUES, PLACES, SIZE)
-        _view(views, found.indices, found.branches, found.gaps, sifting.used[0], sifting.processed)
+        processed = sifting.processed(SIZE)
+        _view(views, found.indices, found.branches, found.gaps, sifting.used[0], processed)
     return views
 
 
@@ -65,7 +66,7 @@ def _dense(mechanism: dpgap.SparseVector, seed: int) -> list[list[tuple[int, ...
 def test_sparse_and_plain_streams_agree_in_law(
     noise: str, adaptive: bool, few: int, monkeypatch: pytest.MonkeyPatch
 ):
-    from dpgap.mechanisms import sparse_vector_kernel as sparse_vector_kernel
+    from dpgap.mechanisms import sparse_vector as sparse_vector_kernel
 
     monkeypatch.setattr(sparse_vector_kernel, "_FEW", few)
     monkeypatch.setattr(sparse_vector_kernel, "_SHORTEST", 7)
@@ -104,7 +105,7 @@ def _zeros_found_as_by_the_program(seed: int) -> int:
     facts = {"monotonic": True, "branches": 3, "drain": True}
     program = dpgap.AdaptiveSparseVector(5, 2, 3, **facts).in_steps()
     sifting = Sifting(program, 1, InsecureSeededBits(seed), None)
-    threshold = int(sifting._threshold[0])
+    threshold = int(sifting.thresholds[0])
     draws, done, events = {}, 0, sifting._events
 
     def recorded(values, places, length):
@@ -127,7 +128,7 @@ def _zeros_found_as_by_the_program(seed: int) -> int:
     assert above == list(
         zip(found.indices.tolist(), found.branches.tolist(), found.gaps.tolist(), strict=True)
     )
-    assert len(outcomes) == sifting.processed[0]
+    assert len(outcomes) == sifting.processed(SIZE)[0]
     return int(np.isin(found.indices, PLACES, invert=True).sum())
 
 

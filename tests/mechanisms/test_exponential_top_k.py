@@ -10,7 +10,7 @@ from scipy.integrate import quad
 
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.mechanisms.top_k_kernel import select
+from dpgap.mechanisms.top_k import select
 
 Floats = NDArray[np.float64]
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)

@@ -13,8 +13,8 @@ import dpgap
 from dpgap.exact import bits as bits_module
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.reals import Uniform
-from dpgap.mechanisms import top_k_kernel as grouped_kernel
-from dpgap.mechanisms.top_k_kernel import TopDraw, select, select_grouped
+from dpgap.mechanisms import top_k as grouped_kernel
+from dpgap.mechanisms.top_k import TopDraw, select, select_grouped
 from law_tests import LEVEL, chi_square_p, homogeneous_p
 from seams import quick_in, words_drawn
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import dpgap
 from dpgap.estimates.errors import COINS
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.geometric import GeometricNoise
+from dpgap.exact.laws import GeometricNoise
 from dpgap.exact.reals import decide, scaled
-from dpgap.mechanisms.histogram_kernel import Wanted, best_grouped, best_of
+from dpgap.mechanisms.histogram import Wanted, best_grouped, best_of
 from law_tests import LEVEL, homogeneous_p, tally_p
 from seams import quick_in, words_drawn
 

@@ -16,9 +16,9 @@ from dpgap.data.private_counts import CountsInMemory, Found, Groups
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.parameters import altered
 from dpgap.exact.reals import RealNoise
-from dpgap.mechanisms import hybrid_kernel
-from dpgap.mechanisms import top_k_kernel as top_k_kernel
-from dpgap.mechanisms.hybrid_kernel import select_above, select_above_grouped
+from dpgap.mechanisms import hybrid as hybrid_kernel
+from dpgap.mechanisms import top_k as top_k_kernel
+from dpgap.mechanisms.hybrid import select_above, select_above_grouped
 from law_tests import LEVEL, homogeneous_p
 from seams import SpyAccount, WatchedBits, bits_are, quick_in
 
@@ -34,7 +34,8 @@ def _winners(cut, run=0):
 def _program(mechanism, answers, seed):
     bits = InsecureSeededBits(seed)
     words = bits.words(1, len(answers))
-    return mechanism.run(answers, RealNoise(np.hstack([words, bits.words(1, 1)]), bits))
+    words = np.hstack([words, bits.words(1, 1)])
+    return mechanism.run(answers, RealNoise(mechanism.law.reals(words, bits)))
 
 
 @settings(max_examples=150, deadline=None)
@@ -66,8 +67,8 @@ def test_the_fall_back_alone_gives_the_very_same_selections():
     mechanism, answers = dpgap.HybridTopK(4, 3, 1), np.array([5, 5, 4, 4, 3, 0])
     quick = select_above(mechanism, answers, 400, InsecureSeededBits(9))
 
-    def nothing_known(law, offsets, words):
-        return np.full(words.shape[1:], -1e9), np.full(words.shape[1:], 1e9)
+    def nothing_known(offsets, ends):
+        return tuple(np.full(end.shape, far) for end, far in zip(ends, (-1e9, 1e9), strict=True))
 
     with mock.patch.object(hybrid_kernel, "noisy_bounds", nothing_known):
         slow = select_above(mechanism, answers, 400, InsecureSeededBits(9))
@@ -149,7 +150,9 @@ def test_without_answers_only_the_line_competes():
     mechanism = dpgap.HybridTopK(5, 2, 1)
     assert select_above(mechanism, none, 3, InsecureSeededBits(1)).counts.tolist() == [0, 0, 0]
     assert not select_above_grouped(mechanism, none, none, InsecureSeededBits(1)).groups.size
-    assert mechanism.run([], RealNoise(np.ones((1, 1), dtype=np.uint64), None)) == ((), ())
+    assert mechanism.run(
+        [], RealNoise(mechanism.law.reals(np.ones((1, 1), dtype=np.uint64), None))
+    ) == ((), ())
 
 
 # What is released, and what it costs.
@@ -377,16 +380,17 @@ def test_an_item_that_does_not_reach_the_line_changes_nothing_of_what_is_release
     below = 0
     for _ in range(2_000):
         words = bits.words(1, 5)  # three known items, the unit's own, and the line
-        with_it = mechanism.run([9, 5, 4, 1], RealNoise(words, bits))
+        with_it = mechanism.run([9, 5, 4, 1], RealNoise(mechanism.law.reals(words, bits)))
         own, line = _noisy(mechanism, words, bits)
         if own < line:
             below += 1
-            assert with_it == mechanism.run([9, 5, 4], RealNoise(np.delete(words, 3, 1), bits))
+            others = mechanism.law.reals(np.delete(words, 3, 1), bits)
+            assert with_it == mechanism.run([9, 5, 4], RealNoise(others))
     assert 1_500 < below < 2_000
 
 
 def _noisy(mechanism, words, bits):
-    reals = RealNoise(words, bits)
+    reals = RealNoise(mechanism.law.reals(words, bits))
     draws = [reals.draw(mechanism.law) for _ in range(5)]
     return draws[3] + 1, draws[4] + 6
 

@@ -16,9 +16,9 @@ import dpgap
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise
 from dpgap.exact.reals import Real, Uniform
-from dpgap.mechanisms import joint_kernel
-from dpgap.mechanisms.joint_kernel import Classes, select_classes
-from dpgap.mechanisms.top_k_kernel import TopDraw
+from dpgap.mechanisms import joint as joint_kernel
+from dpgap.mechanisms.joint import Classes, select_classes
+from dpgap.mechanisms.top_k import TopDraw
 from law_tests import LEVEL, chi_square_p, require_law
 from seams import quick_in, words_drawn
 
@@ -114,7 +114,7 @@ def test_no_class_is_looked_at_twice_where_bounds_tie(monkeypatch):
         found, words = joint_kernel._contenders(
             ExponentialNoise(Fraction(2)), classes, InsecureSeededBits(2)
         )
-    assert sorted(found.numbers.tolist()) == list(range(classes.count))
+    assert sorted(found.numbers) == list(range(classes.count))
     assert words.shape == (2, 1, classes.count)
 
 

@@ -16,8 +16,8 @@ import dpgap
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise
-from dpgap.mechanisms.joint_kernel import TOP_SET, Classes, select_classes
-from dpgap.mechanisms.top_k_kernel import select
+from dpgap.mechanisms.joint import TOP_SET, Classes, select_classes
+from dpgap.mechanisms.top_k import select
 from law_tests import LEVEL, homogeneous_p
 from real_data import real_file
 from seams import bits_are, quick_in

@@ -7,9 +7,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dpgap
+from dpgap.exact.bits import InsecureSeededBits, Words
 from dpgap.exact.parameters import Rational, altered
 from dpgap.mechanisms.mechanism import Mechanism
 from dpgap.releases.release import MechanismUsed
@@ -54,6 +56,25 @@ def test_no_mechanism_or_pipeline_assembles_itself() -> None:
     for room in ("mechanisms", "pipelines", "data", "releases", "budget"):
         for path in (SOURCE / room).rglob("*.py"):
             assert "object.__setattr__" not in path.read_text(encoding="utf-8"), path
+
+
+class _FirstSaysNothing(InsecureSeededBits):
+    """The first words are 0, so that their draws may be as large as you like."""
+
+    __slots__ = ("asked",)
+
+    def words(self, *shape: int) -> Words:
+        words = super().words(*shape).copy()
+        if not hasattr(self, "asked"):
+            words[...] = 0
+        self.asked = True
+        return words
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda each: type(each).__name__)
+def test_the_callers_settings_of_numpy_play_no_part_in_a_draw(mechanism: Any) -> None:
+    with bits_are(_FirstSaysNothing(1)), np.errstate(all="raise"):
+        assert mechanism.release([5, 9, 3, 9]).epsilon == mechanism.epsilon
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda each: type(each).__name__)

@@ -28,8 +28,7 @@ from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.reals import GridNoise
 from dpgap.mechanisms import sparse_vector
 from dpgap.mechanisms.sparse_vector import Answer
-from dpgap.mechanisms.sparse_vector_kernel import sift
-from law_tests import LEVEL
+from law_tests import LEVEL, sift
 from seams import FailingBits, SpyAccount, WatchedBits, bits_are
 
 

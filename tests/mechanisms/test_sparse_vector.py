@@ -15,8 +15,7 @@ from dpgap.estimates.linear import gap_shortfall
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law
 from dpgap.mechanisms.sparse_vector import best_threshold_share
-from dpgap.mechanisms.sparse_vector_kernel import sift
-from law_tests import LEVEL, chi_square_p, require_law
+from law_tests import LEVEL, chi_square_p, require_law, sift
 from seams import bits_are, quick_in
 
 NOISES = ("laplace", "exponential", "staircase")
@@ -83,7 +82,7 @@ def test_the_kernel_says_what_the_program_says(
 
 
 def test_long_lists_are_taken_in_chunks_without_a_seam(monkeypatch):
-    from dpgap.mechanisms import sparse_vector_kernel as sparse_vector_kernel
+    from dpgap.mechanisms import sparse_vector as sparse_vector_kernel
 
     mechanism = dpgap.AdaptiveSparseVector(5, 40, 400, monotonic=True, branches=3, drain=True)
     program = mechanism.in_steps()

@@ -12,10 +12,10 @@ from scipy import stats
 
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits, secure_bits
-from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law
+from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
 from dpgap.exact.reals import RealNoise
-from dpgap.mechanisms import top_k_kernel as top_k_kernel
-from dpgap.mechanisms.top_k_kernel import select
+from dpgap.mechanisms import top_k as top_k_kernel
+from dpgap.mechanisms.top_k import select
 from law_tests import LEVEL, chi_square_p, homogeneous_p, require_law
 from seams import long_case, quick_in
 
@@ -25,7 +25,7 @@ NOISES = ("laplace", "exponential", "staircase")
 def _program(mechanism: dpgap.NoisyTopK, answers: list[int], seed: int):
     bits = InsecureSeededBits(seed)
     words = bits.words(mechanism.law.words, len(answers))
-    return mechanism.run(answers, RealNoise(words, bits))
+    return mechanism.run(answers, RealNoise(mechanism.law.reals(words, bits)))
 
 
 @settings(max_examples=150, deadline=None)
@@ -100,8 +100,8 @@ def test_the_fall_back_alone_gives_the_very_same_selections(monkeypatch):
     answers = np.array([5, 5, 4, 4, 3, 0])
     quick = select(mechanism, answers, 400, InsecureSeededBits(9))
 
-    def nothing_known(law: Law, offsets: np.ndarray, words: np.ndarray):
-        return np.full(words.shape[1:], -1e9), np.full(words.shape[1:], 1e9)
+    def nothing_known(offsets: np.ndarray, ends: tuple[np.ndarray, np.ndarray]):
+        return tuple(np.full(end.shape, far) for end, far in zip(ends, (-1e9, 1e9), strict=True))
 
     monkeypatch.setattr(top_k_kernel, "noisy_bounds", nothing_known)
     slow = select(mechanism, answers, 400, InsecureSeededBits(9))

@@ -16,7 +16,7 @@ from unittest import mock
 
 import numpy as np
 
-from dpgap.mechanisms import histogram_kernel
+from dpgap.mechanisms import histogram as histogram_kernel
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.releases import drawn
 

@@ -7,7 +7,7 @@ import pytest
 
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.mechanisms.hybrid_kernel import select_above
+from dpgap.mechanisms.hybrid import select_above
 from law_tests import LEVEL, homogeneous_p
 
 CASES = {

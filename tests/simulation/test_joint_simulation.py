@@ -7,8 +7,8 @@ import pytest
 
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.mechanisms.top_k_kernel import select
-from dpgap.simulation import joint
+from dpgap.mechanisms.top_k import select
+from dpgap.simulation import selections
 from law_tests import LEVEL, chi_square_p, homogeneous_p
 from seams import bits_are, quick_in
 
@@ -103,9 +103,9 @@ def test_the_same_seed_gives_the_same_runs():
 @pytest.mark.parametrize(("many", "limit"), [(3, 4), (3, 5), (2, 40)])
 def test_distinct_numbers_are_even_whether_they_are_dense_or_not(many: int, limit: int):
     rows = 20_000
-    drawn = joint._distinct(np.full(rows, many), np.full(rows, limit), np.random.default_rng(1))[
-        :, :many
-    ]
+    drawn = selections._distinct(
+        np.full(rows, many), np.full(rows, limit), np.random.default_rng(1)
+    )[:, :many]
     assert all(len(set(row)) == many for row in drawn.tolist())
     assert chi_square_p(np.bincount(drawn.ravel(), minlength=limit), [1 / limit] * limit) > LEVEL
 

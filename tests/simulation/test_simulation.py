@@ -12,11 +12,10 @@ import dpgap
 from dpgap.estimates.linear import blue, combine
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
-from dpgap.mechanisms.sparse_vector_kernel import Sifted, sift
-from dpgap.mechanisms.top_k_kernel import Winners, select
-from dpgap.simulation import floats, top_k
-from dpgap.simulation.top_k import Ranked
-from law_tests import LEVEL, chi_square_p, homogeneous_p
+from dpgap.mechanisms.top_k import Selected, select
+from dpgap.simulation import floats, selections
+from dpgap.simulation.selections import Ranked
+from law_tests import LEVEL, Sifted, chi_square_p, homogeneous_p, sift
 from seams import long_case, quick_in
 
 RUNS, MANY = 40_000, 100_000
@@ -33,7 +32,7 @@ def _folded(matrix: np.ndarray) -> np.ndarray:
 
 
 @cache
-def exact_top_k(mechanism: dpgap.NoisyTopK, data: str, runs: int) -> Winners:
+def exact_top_k(mechanism: dpgap.NoisyTopK, data: str, runs: int) -> Selected:
     """Runs of the kernel, which other tests hold to the program on the same noise."""
     return select(mechanism.in_steps(), DATA[data], runs, InsecureSeededBits(3))
 
@@ -191,14 +190,14 @@ NOISY_ABOVE = dpgap.AdaptiveSparseVector("38.5", 3, "0.2", monotonic=True, branc
 def test_a_planted_pruning_bug_is_caught(monkeypatch, bug):
     monkeypatch.setattr(Ranked, "reaching", bug)
     monkeypatch.setattr(Ranked, "border", _early)
-    monkeypatch.setattr(top_k, "_border", _early_top_k)
+    monkeypatch.setattr(selections, "_border", _early_top_k)
     assert min(top_k_p_values(NOISY_TOP, "ties").values()) < LEVEL / 10
     assert min(above_p_values(NOISY_ABOVE, "ties").values()) < LEVEL / 10
 
 
 def test_where_the_border_lies_changes_no_law(monkeypatch):
     monkeypatch.setattr(Ranked, "border", _early)
-    monkeypatch.setattr(top_k, "_border", _early_top_k)
+    monkeypatch.setattr(selections, "_border", _early_top_k)
     p_values = top_k_p_values(NOISY_TOP, "ties") | above_p_values(NOISY_ABOVE, "ties")
     assert min(p_values.values()) > LEVEL / len(p_values), p_values
 
@@ -322,10 +321,10 @@ def test_thresholds_need_not_be_in_order():
     assert runs.processed.tolist() == [4, 4, 3] * 1_000
 
 
-def test_a_seed_repeats_itself_whatever_the_number_of_workers():
+def test_a_seed_repeats_itself():
     mechanism = dpgap.AdaptiveSparseVector(180, 3, 1, monotonic=True)
-    one = dpgap.simulate(mechanism, HARD, runs=6_000, seed=5, workers=1)
-    two = dpgap.simulate(mechanism, HARD, runs=6_000, seed=5, workers=2)
+    one = dpgap.simulate(mechanism, HARD, runs=6_000, seed=5)
+    two = dpgap.simulate(mechanism, HARD, runs=6_000, seed=5)
     other = dpgap.simulate(mechanism, HARD, runs=6_000, seed=6)
     assert np.array_equal(one.gaps, two.gaps)
     assert np.array_equal(one.run, two.run)
@@ -333,11 +332,8 @@ def test_a_seed_repeats_itself_whatever_the_number_of_workers():
     assert not np.array_equal(one.used, other.used)
 
 
-def test_progress_is_reported_and_batches_are_bounded():
-    seen = []
+def test_batches_are_bounded():
     mechanism = dpgap.NoisyTopK(2, 1)
-    dpgap.simulate(mechanism, HARD, runs=6_000, progress=lambda *told: seen.append(told))
-    assert seen == [(5_000, 6_000), (6_000, 6_000)]
     sizes = [size for _, size in dpgap.simulation.batches(mechanism, HARD, runs=6_000)]
     assert sizes == [5_000, 1_000]
 
@@ -389,7 +385,6 @@ def test_generators_of_outcomes_are_run_to_their_end():
         ({"runs": 0}, ValueError, "runs must be at least 1"),
         ({"runs": 2.5}, TypeError, "runs must be a whole number"),
         ({"seed": -1}, ValueError, "seed must be"),
-        ({"workers": 0}, ValueError, "workers must be at least 1"),
         ({"max_answers": 3}, ValueError, "for a Sparse Vector only"),
         ({"thresholds": [1]}, ValueError, "for a Sparse Vector only"),
     ],

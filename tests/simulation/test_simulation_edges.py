@@ -10,7 +10,7 @@ import pytest
 import dpgap
 from dpgap import proof
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.mechanisms.top_k_kernel import select
+from dpgap.mechanisms.top_k import select
 from dpgap.simulation import Ranked
 from law_tests import LEVEL, chi_square_p, homogeneous_p
 

@@ -26,7 +26,7 @@ from dpgap.data.engines.duckdb import DuckDB
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.data.sources import Source
 from dpgap.estimates.errors import COINS
-from dpgap.mechanisms.histogram_kernel import _Contenders
+from dpgap.mechanisms.histogram import _Contenders
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import InGroups
 from dpgap.pipelines.arrays import MeasuredTopK

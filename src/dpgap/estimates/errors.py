@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.estimates.linear import gap_shortfall
-from dpgap.exact.geometric import GeometricNoise
-from dpgap.exact.laws import Law
+from dpgap.exact.laws import GeometricNoise, Law
 from dpgap.exact.reals import Floats
 from dpgap.exact.shells import ValueLaw, farthest_within, spread_within
 

@@ -17,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from dpgap.exact.parameters import power_of_two
 from dpgap.exact.reals import Integers
 
+Labels = Sequence[Any] | None
+"""Public names of answers, in their order."""
 MAX_STEPS = 1 << 60
 """Answers and thresholds lie within ± this many grid steps, so that sums cannot wrap around."""
 
@@ -138,9 +140,7 @@ def _require_range(low: float, high: float, name: str) -> None:
         )
 
 
-def require_labels(
-    labels: Sequence[Any] | None, count: int, answers: object = None
-) -> Sequence[Any] | None:
+def require_labels(labels: Labels, count: int, answers: object = None) -> Labels:
     """`labels`, if there are as many as answers; where none are given, the answers' own.
 
     A pandas Series brings labels with its index, unless that only counts from 0 up.

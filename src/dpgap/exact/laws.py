@@ -23,6 +23,7 @@ onto 0 instead would double the mass at zero and break privacy.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -30,7 +31,7 @@ from functools import partial
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dpgap.exact.bits import Bits, Words
 from dpgap.exact.grid import Grid
@@ -57,15 +58,8 @@ from dpgap.exact.reals import (
 
 Scalar = Any
 """A number of any kind that a program can run on: int, float, Fraction, a symbol, …"""
-
-
-class Quantiles(Protocol):
-    """A law of which the largest of many draws can be drawn without the others."""
-
-    @property
-    def scale(self) -> Fraction: ...
-    def quantile_bounds(self, sums: Floats) -> tuple[Floats, Floats]: ...
-    def exact_quantile(self, total: Fraction, digits: int) -> Fraction: ...
+Vector = Sequence[Scalar]
+"""Several of them: all answers, all noise, …"""
 
 
 class Noise(Protocol):
@@ -148,6 +142,8 @@ class Law(Decay):
 
     def floor_mass(self, step: int) -> float:
         """P(⌊noise⌋ = step)."""
+        if self.signed and not self.can_tie:  # then floors are symmetric about −½
+            step = max(step, -step - 1)
         return float(self.tail(step) - self.tail(step + 1))
 
     def difference_tail(self, other: "Law", step: int) -> float:
@@ -189,11 +185,6 @@ class RealLaw(Law):
         """How much the size of a draw may exceed E·scale."""
         return Fraction(0)
 
-    @property
-    def breaks(self) -> tuple[float, ...]:
-        """Where, between one whole number and the next, the density jumps."""
-        return ()
-
     @abstractmethod
     def density(self, at: Floats) -> Floats:
         """The density of the noise."""
@@ -218,6 +209,10 @@ class RealLaw(Law):
         """One draw, as a real number refined on demand."""
         size = self.size(words, bits)
         return scaled(-1, size) if self.signed and words[0] > LOW_BITS else size
+
+    def reals(self, words: Words, bits: Bits) -> Iterator[Refined]:
+        """A draw for every column of `words`; the bits refine what the words leave open."""
+        return (self.real(own, bits) for own in words.T.tolist())
 
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def floors(self, bits: Bits, *shape: int) -> Integers:
@@ -424,13 +419,7 @@ class StaircaseNoise(RealLaw):
         step, share = float(self.step), float(self.share)
         stair, within = np.divmod(np.abs(at) / step, 1.0)
         height = (1 - self.fall) / (2 * step * (share + self.fall * (1 - share)))
-        density: Floats = height * self.fall ** (stair + (within >= share))
-        return density
-
-    @property
-    def breaks(self) -> tuple[float, ...]:
-        part = float(self.share * self.step % 1)
-        return part, 1 - part
+        return height * self.fall ** (stair + (within >= share))
 
     @property
     def floor_mean(self) -> float:
@@ -446,18 +435,13 @@ class StaircaseNoise(RealLaw):
         full, split = int(edge), float(part)
         # Mass of each floor below, at and above the edge between the two parts of a stair.
         total = float(self.share) * width + self.fall * float(1 - self.share) * width
-        at = split + self.fall * (1 - split) if full < width else 0.0
-        masses = ((0, full, 1.0), (full, min(full + 1, width), at), (full + 1, width, self.fall))
-        first = sum(mass * (_sum_odd(hi) - _sum_odd(lo)) for lo, hi, mass in masses if lo < hi)
+        at, end = split + self.fall * (1 - split), min(full + 1, width)
+        masses = ((0, full, 1.0), (full, end, at), (end, width, self.fall))
+        first = sum(mass * (hi**2 - lo**2) / 2 for lo, hi, mass in masses)
         second = sum(
-            mass * (_sum_odd_squares(hi) - _sum_odd_squares(lo))
-            for lo, hi, mass in masses
-            if lo < hi
+            mass * (_sum_odd_squares(hi) - _sum_odd_squares(lo)) for lo, hi, mass in masses
         )
         return width**2 * self._second_moment(first / total / width, second / total / width**2)
-
-    def floor_mass(self, step: int) -> float:
-        return Law.floor_mass(self, max(step, -step - 1))
 
     @property
     def overshoot(self) -> Fraction:
@@ -525,11 +509,6 @@ def _near_chance(share: Fraction, fall: Fraction, level: int) -> Enclosure:
     return share / (share + high * (1 - share)), share / (share + low * (1 - share))
 
 
-def _sum_odd(count: int) -> float:
-    """½ + 1½ + …, `count` terms."""
-    return count**2 / 2
-
-
 def _sum_odd_squares(count: int) -> float:
     """½² + 1½² + …, `count` terms."""
     return count * (4 * count**2 - 1) / 12
@@ -569,8 +548,7 @@ class LaplaceNoise(LaplaceTails, MemorylessLaw):
 
     def density(self, at: Floats) -> Floats:
         scale = float(self.scale)
-        density: Floats = np.exp(-np.abs(at) / scale) / (2 * scale)
-        return density
+        return np.exp(-np.abs(at) / scale) / (2 * scale)
 
     @property
     def floor_mean(self) -> float:
@@ -579,10 +557,6 @@ class LaplaceNoise(LaplaceTails, MemorylessLaw):
     @property
     def floor_variance(self) -> float:
         return 2 * geometric_variance(self.scale) + 0.25
-
-    def floor_mass(self, step: int) -> float:
-        nearer = step if step >= 0 else -step - 1
-        return _geometric_mass(self.scale, nearer) / 2
 
     def value_half_width(self, level: float) -> float:
         """The fewest steps that a measured value stays within, with confidence `level`."""
@@ -610,9 +584,8 @@ class LaplaceNoise(LaplaceTails, MemorylessLaw):
     def beyond(self, distance: Floats, uniform: Floats) -> Floats:
         chance = uniform * self.tail(distance)
         far = np.maximum(distance, 0.0) - float(self.scale) * np.log(uniform)
-        with np.errstate(divide="ignore"):
-            high = -np.log(2 * np.minimum(chance, 0.5))
-            low = np.log(2 * np.minimum(1 - chance, 0.5))
+        high = -np.log(2 * np.minimum(chance, 0.5))
+        low = np.log(2 * np.minimum(1 - chance, 0.5))
         near = float(self.scale) * np.where(chance <= 0.5, high, low)
         return np.where(distance >= 0, far, np.maximum(near, distance))
 
@@ -636,8 +609,7 @@ class ExponentialNoise(MemorylessLaw):
         return float(self.scale) ** 2
 
     def tail(self, distance: ArrayLike) -> Floats:
-        tail: Floats = np.exp(-np.maximum(distance, 0.0) / float(self.scale))
-        return tail
+        return np.exp(-np.maximum(distance, 0.0) / float(self.scale))
 
     def density(self, at: Floats) -> Floats:
         scale = float(self.scale)
@@ -650,9 +622,6 @@ class ExponentialNoise(MemorylessLaw):
     @property
     def floor_variance(self) -> float:
         return geometric_variance(self.scale)
-
-    def floor_mass(self, step: int) -> float:
-        return _geometric_mass(self.scale, step) if step >= 0 else 0.0
 
     def difference_tail(self, other: Law, step: int) -> float:
         """Exact where the other is exponential noise too."""
@@ -674,8 +643,7 @@ class ExponentialNoise(MemorylessLaw):
         return noise
 
     def beyond(self, distance: Floats, uniform: Floats) -> Floats:
-        noise: Floats = np.maximum(distance, 0.0) - float(self.scale) * np.log(uniform)
-        return noise
+        return np.maximum(distance, 0.0) - float(self.scale) * np.log(uniform)
 
 
 LAWS: dict[str, type[Law]] = {
@@ -707,35 +675,29 @@ def law_named(noise: str, scale: Fraction, sensitivity: Fraction) -> Law:
     return LAWS[noise].best(scale, sensitivity)
 
 
-def law_on_grid(
-    noise: str, grid: Fraction | None, sensitivity: Fraction, epsilon: Fraction
-) -> "RealLaw":
+def law_on_grid(noise: str, grid: Fraction | None, sensitivity: Fraction, epsilon: Fraction) -> Law:
     """The law that `noise` names, which costs ε if answers on the grid move by the sensitivity."""
     where = Grid(grid)
     delta, step = where.up(sensitivity), where.step
     require_scale(delta / epsilon, Fraction(delta))
-    law = LAWS[noise].best(delta / epsilon * step, delta * step)
-    if not isinstance(law, RealLaw):
-        raise ValueError(f"noise must be {_either(RealLaw)} for a Top-K: {law.name} noise can tie")
-    return law
+    return law_named(noise, delta / epsilon * step, delta * step)
 
 
 def require_memoryless(law: Law, where: str) -> MemorylessLaw:
     """`law`, if the largest of many draws can be drawn without the others."""
     if not isinstance(law, MemorylessLaw):
-        raise ValueError(f"noise must be {_either(MemorylessLaw)} {where}")
+        raise ValueError(f"noise must be {either(MemorylessLaw)} {where}")
     return law
 
 
-def _either(kind: type) -> str:
+def either(kind: type) -> str:
     """The names of laws of this kind."""
     return " or ".join(repr(name) for name, law in LAWS.items() if issubclass(law, kind))
 
 
 def upper_quantile(sums: Floats) -> Floats:
     """What e^(−sum) of all unit exponentials are below; infinite where the sum may be 0."""
-    upper: Floats = -np.log(-np.expm1(-sums))
-    return upper
+    return -np.log(-np.expm1(-sums))
 
 
 def exact_upper_quantile(total: Fraction, digits: int) -> Fraction:
@@ -750,11 +712,6 @@ def exact_upper_quantile(total: Fraction, digits: int) -> Fraction:
         return -Fraction(context.ln(exponent))
     power = context.exp(exponent.copy_negate())
     return -Fraction(context.ln(context.subtract(Decimal(1), power)))
-
-
-def _geometric_mass(scale: Fraction, step: int) -> float:
-    """P(⌊E⌋ = step) for exponential E."""
-    return -math.exp(-step / scale) * math.expm1(-1 / scale)
 
 
 def _laplace_difference_tail(rate: float, rate0: float, step: int) -> float:
@@ -788,3 +745,232 @@ def _exponential_difference_tail(rate: float, rate0: float, step: int) -> float:
     if step >= 0:
         return -math.expm1(-rate0) * math.exp(-rate * (step + 1)) / both
     return 1 + math.expm1(-rate) * math.exp(rate0 * step) / both
+
+
+# --------------------------------------------------------------------------------------------------
+# Two-sided geometric noise: Laplace noise's twin on whole steps, with the least variance there.
+#
+# With p = e^(−1/scale), P(noise = t) = (1 − p)/(1 + p) · p^|t|. A shift by s steps costs |s|/scale.
+#
+# **One word draws it.** Let e^(−x) be the chance of lying at least as far out, on the same side, as
+# a uniform number does; x is its *exponent*. With a fair sign and a unit exponential E, x = E + ln
+# 2. Then the size of the noise is the floor of
+#
+#     scale · (x − ln(1 + p)).
+#
+# **Draws tie, and a coin breaks the tie.** A coin must say nothing of the noise, or it would tell
+# what the true answer is. What the floor leaves over serves: within one value of the noise the
+# uniform number is uniform. So *noise plus coin* is one real number, continuous and rising in the
+# uniform number. Its floor is the noise, and the rest is a coin that is uniform from 0 to 1
+# whatever the noise is. With f the part of the size that the floor cuts off, for draws above the
+# middle
+#
+#     noise + coin = ⌊size⌋ + (1 − e^(−f/scale)) / (1 − p),
+#
+# and 1 less that for draws below. So the largest of a trillion draws is drawn without the others,
+# and among tied answers everyone has the same chance.
+#
+# The law is for whole steps: its unit of length is a grid step.
+
+
+_SHIFT_ERROR = 2.0**-46
+"""Of the shift of a size, in scales, with all roundings that follow it."""
+_COIN_ERROR = 2.0**-48
+"""Of an exponent, and of noise plus coin: in parts of themselves plus 1."""
+_SPARE = 40
+"""Digits that scales from 2^−60 to 2^40 may cost."""
+_SMALLEST = 999_000
+"""A chance that decimals take for 0 is below 10 to minus this."""
+
+
+@dataclass(frozen=True, slots=True)
+class GeometricNoise(LaplaceTails):
+    """Two-sided geometric noise on whole steps.
+
+    It is Laplace noise, its size moved by at most half a step and floored.
+
+    >>> law = GeometricNoise(Fraction(1))
+    >>> round(law.variance ** 0.5, 2), round(float(law.tail(14)), 9)
+    (1.36, 6.08e-07)
+    """
+
+    name: ClassVar[str] = "geometric"
+    words: ClassVar[int] = 1
+    signed: ClassVar[bool] = True
+    monotone_cost: ClassVar[bool] = True
+
+    @property
+    def variance(self) -> float:
+        return 2 * geometric_variance(self.scale)
+
+    @property
+    def floor_mean(self) -> float:
+        return 0.0
+
+    @property
+    def floor_variance(self) -> float:
+        return self.variance
+
+    @property
+    def _fall(self) -> float:
+        """p: how much less likely each step farther out is."""
+        return math.exp(-1 / self.scale)
+
+    def tail(self, distance: ArrayLike) -> Floats:
+        whole: Floats = np.ceil(np.asarray(distance, dtype=np.float64))
+        out = np.abs(whole - 0.5) + 0.5
+        beyond = np.exp(-out / float(self.scale)) / (1 + self._fall)
+        return np.where(whole > 0, beyond, 1 - beyond)
+
+    def floor_mass(self, step: int) -> float:
+        return -math.expm1(-1 / self.scale) / (1 + self._fall) * math.exp(-abs(step) / self.scale)
+
+    def exact_tail(self, step: int) -> Refined:
+        """P(noise ≥ step), as a number that is refined on demand."""
+
+        def chance(level: int) -> Enclosure:
+            size = 30 * (level + 1)
+            digits = decimals(size)
+            fall = digits.exp(as_decimal(-1 / self.scale, digits))
+            power = digits.exp(as_decimal(-max(step, 1 - step) / self.scale, digits))
+            near = Fraction(digits.divide(power, digits.add(Decimal(1), fall)))
+            slack = near / 10**size or Fraction(1, 10**_SMALLEST)
+            low, high = max(near - slack, Fraction(0)), near + slack
+            return (low, high) if step > 0 else (1 - high, 1 - low)
+
+        return chance
+
+    def least_step(self, chance: Fraction) -> int:
+        """The least t with P(noise ≥ t) ≤ chance, decided exactly.
+
+        It can be decided, since no power of e with a rational exponent is rational.
+
+        >>> GeometricNoise(Fraction(1)).least_step(Fraction(1, 10**6))
+        14
+        """
+
+        def is_enough(step: int) -> bool:
+            return bool(decide(self.exact_tail(step), lambda tail: tail <= chance))
+
+        rarer = min(chance, 1 - chance)
+        log = math.log(rarer.numerator) - math.log(rarer.denominator)
+        out = float(self.scale) * (log + math.log1p(self._fall))
+        found = math.ceil(-out if 2 * chance < 1 else 1 + out)  # floats are off by a step or so
+        while not is_enough(found):
+            found += 1
+        while is_enough(found - 1):
+            found -= 1
+        return found
+
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    def floors(self, bits: Bits, *shape: int) -> Integers:
+        words = bits.words(*shape)
+        low, high = self.floor_bounds(words)
+        for where in zip(*np.nonzero(low != high), strict=True):
+            low[where] = decide(self.with_coin(int(words[where]), bits), math.floor)
+        return low.astype(np.int64)
+
+    def floor_bounds(self, words: Words) -> tuple[Floats, Floats]:
+        """Whole numbers not above and not below the noise of each word; mostly both are it.
+
+        The size is E·scale and a shift. The shift is off by less than 2^−48 scales, and adding it
+        by less than 2^−53 of a number of at most 45 scales. Two provers close the argument
+        (tests/exact/test_enclosures.py).
+        """
+        scale = float(self.scale)
+        low, high = exponential_bounds(scale, words)
+        shift, slack = scale * (_LN_2 - math.log1p(self._fall)), scale * _SHIFT_ERROR
+        low += shift - slack
+        high += shift + slack
+        np.floor(low, out=low)
+        np.floor(high, out=high)
+        below = words > LOW_MASK
+        return np.where(below, -high, low), np.where(below, -low, high)
+
+    def coin_bounds(self, words: Words) -> tuple[Floats, Floats]:
+        """Floats below and above noise plus coin, of each word."""
+        near, far = exponential_bounds(1.0, words)
+        below = words > LOW_MASK
+        low, high = np.where(below, far, near), np.where(below, near, far)
+        return self._with_coins(low + _LN_2, below, -1), self._with_coins(high + _LN_2, below, 1)
+
+    def quantile_bounds(self, sums: Floats) -> tuple[Floats, Floats]:
+        """Floats around noise plus coin where e^(−sum) of all draws are below; sums are enclosed.
+
+        It falls as the sum grows, so the ends change places.
+        """
+        below = sums >= _LN_2
+        far, near = np.where(below, sums, upper_quantile(sums))
+        return self._with_coins(near, below[1], -1), self._with_coins(far, below[0], 1)
+
+    def _with_coins(self, exponents: Floats, below: NDArray[np.bool_], outwards: int) -> Floats:
+        """Noise plus coin at these exponents, moved up (1) or down (−1) by all that floats err.
+
+        Exponents, their logarithms included, and what follows from them, are off by less than
+        `_COIN_ERROR` (tests/exact/test_enclosures.py). Where that was taken off an exponent, a size
+        is below the true one, whatever its roundings, and noise with coin grows with the size.
+        """
+        scale = float(self.scale)
+        away = np.where(below, -outwards, outwards) * (1 + exponents) * _COIN_ERROR
+        size = np.maximum(scale * (exponents - math.log1p(self._fall) + away), 0.0)
+        whole = np.floor(size)
+        coin = np.expm1(-(size - whole) / scale) / math.expm1(-1 / self.scale)
+        above = np.where(np.isinf(size), size, whole + coin)
+        found = np.where(below, 1 - above, above)
+        return found + outwards * (1 + np.abs(found)) * _COIN_ERROR
+
+    def with_coin(self, word: int, bits: Bits) -> Refined:
+        """Noise plus coin of one word, as a real number refined on demand.
+
+        Ask once for each word: what it leaves open is drawn from the bits.
+        """
+        uniform, below = Uniform.of_word(word, bits), word > LOW_BITS
+
+        def number(level: int) -> Enclosure:
+            digits = 40 * (level + 2)
+            ln_2 = Fraction(decimals(digits).ln(Decimal(2)))
+            ends = [
+                self._exact_with_coin(ln_2 + end, below, digits)
+                for end in uniform.exponential(level + 1)
+            ]
+            slack = Fraction(1, 10 ** (digits // 2))
+            return min(ends) - slack, max(ends) + slack
+
+        return number
+
+    def exact_quantile(self, total: Fraction, digits: int) -> Fraction:
+        """Noise plus coin where e^(−total) of all draws are below, in scales, to half of them."""
+        digits += _SPARE
+        below = total >= Fraction(decimals(digits).ln(Decimal(2)))
+        exponent = total if below else exact_upper_quantile(total, digits)
+        return self._exact_with_coin(exponent, below, digits) / self.scale
+
+    def _exact_with_coin(self, exponent: Fraction, below: bool, digits: int) -> Fraction:
+        context = decimals(digits + _SPARE)
+        rate = 1 / self.scale
+        fall = context.exp(as_decimal(-rate, context))
+        size = self.scale * (exponent - Fraction(context.ln(context.add(Decimal(1), fall))))
+        whole = max(math.floor(size), 0)
+        power = context.exp(as_decimal(-(size - whole) * rate, context))
+        coin = context.divide(
+            context.subtract(Decimal(1), power), context.subtract(Decimal(1), fall)
+        )
+        above = whole + Fraction(coin)
+        return 1 - above if below else above
+
+    def from_uniforms(self, uniforms: Floats) -> Floats:
+        noise = signed_exponentials(uniforms[0])
+        size = np.abs(noise)
+        size += _LN_2 - math.log1p(self._fall)
+        size *= float(self.scale)
+        np.floor(size, out=size)
+        return np.copysign(size, noise, out=noise)
+
+    def value_half_width(self, level: float) -> float:
+        """The fewest steps that a measured value stays within, with confidence `level`."""
+        out = -float(self.scale) * (math.log((1 - level) / 2) + math.log1p(self._fall))
+        return float(max(0, math.ceil(out) - 1))
+
+
+Quantiles = MemorylessLaw | GeometricNoise
+"""Laws of which the largest of many draws can be drawn without the others."""

@@ -14,7 +14,7 @@ bits, and decimal arithmetic that is correctly rounded.
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from dpgap.exact.bits import Bits, Words, secure_bits
 from dpgap.exact.parameters import approximately
 
 if TYPE_CHECKING:
-    from dpgap.exact.laws import Law, RealLaw
+    from dpgap.exact.laws import Law
 
 
 Floats = NDArray[np.float64]
@@ -166,9 +166,7 @@ class Uniform:
     __slots__ = ("_bits", "_length", "_read")
 
     def __init__(self, read: int, length: int, bits: Bits) -> None:
-        self._read = read
-        self._length = length
-        self._bits = bits
+        self._read, self._length, self._bits = read, length, bits
 
     @classmethod
     def of_word(cls, word: int, bits: Bits) -> "Uniform":
@@ -220,7 +218,6 @@ def as_decimal(number: Fraction, digits: Context) -> Decimal:
     return digits.divide(Decimal(number.numerator), Decimal(number.denominator))
 
 
-@functools.total_ordering
 class Real:
     """A whole number of steps plus a draw: what a program sees as a noisy answer.
 
@@ -231,8 +228,7 @@ class Real:
     __slots__ = ("_draw", "_offset")
 
     def __init__(self, offset: int, draw: Refined) -> None:
-        self._offset = offset
-        self._draw = draw
+        self._offset, self._draw = offset, draw
 
     def __add__(self, steps: int) -> "Real":
         return Real(self._offset + steps, self._draw)
@@ -248,27 +244,18 @@ class Real:
     def __lt__(self, other: "Real") -> bool:
         return self - other < 0
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Real) and self._draw is other._draw and self - other == 0
-
-    __hash__ = None  # type: ignore[assignment]
-
 
 class RealNoise:
-    """Noise for programs that need real numbers: one `Real` for every column of `words`.
+    """Noise for programs that need real numbers: one draw after another."""
 
-    The bits serve only to refine what the words leave open.
-    """
+    __slots__ = ("_draws",)
 
-    __slots__ = ("_bits", "_columns")
+    def __init__(self, draws: Iterable[Refined]) -> None:
+        self._draws = iter(draws)
 
-    def __init__(self, words: Words, bits: Bits) -> None:
-        self._columns = iter(words.T.tolist())
-        self._bits = bits
-
-    def draw(self, law: "RealLaw") -> Real:
+    def draw(self, law: "Law") -> Real:
         """The next real number."""
-        return Real(0, law.real(next(self._columns), self._bits))
+        return Real(0, next(self._draws))
 
 
 class GridNoise:

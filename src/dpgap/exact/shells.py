@@ -33,8 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.exact.bits import Bits, Words
-from dpgap.exact.geometric import GeometricNoise
-from dpgap.exact.laws import POINTS, Decay, LaplaceNoise, Scalar
+from dpgap.exact.laws import POINTS, Decay, GeometricNoise, LaplaceNoise, Scalar
 from dpgap.exact.parameters import confidence_level
 from dpgap.exact.reals import (
     LOW_BITS,
@@ -358,12 +357,7 @@ class _Cells:
         self.length = 1 / law.scale
         self.are_few = self.length > max(_ONE_CELL, math.sqrt(law.dimension) / 2)
         """Whether the table is the better way."""
-        self.floats = (
-            float(1 / self.length),
-            float(self.start),
-            float(self.length),
-            float(self.length * (1 - self.start)),
-        )
+        self.floats = tuple(map(float, (law.scale, self.start, self.length, self.bar(0))))
 
     def of(self, time: Fraction) -> int:
         """The cell of an arrival."""
@@ -374,9 +368,7 @@ class _Cells:
         return self.length * (cell + 1 - self.start)
 
 
-@lru_cache(maxsize=64)  # laws are public
-def _cells(law: ShellNoise) -> _Cells:
-    return _Cells(law)
+_cells = lru_cache(maxsize=64)(_Cells)  # laws are public
 
 
 @lru_cache(maxsize=64)
@@ -433,7 +425,8 @@ def _try_radii(law: ShellNoise, bits: Bits, runs: int) -> tuple[Integers, Flags]
         return np.array(found, dtype=np.int64), np.ones(runs, dtype=bool)
     words = bits.words(runs, law.dimension + 1)
     low, high = exponential_bounds(1.0, words)
-    first, last = _sums(low[:, :-1], high[:, :-1])
+    slack = law.dimension * 2.0**-52  # each addition is off by 2^−53 of its sum
+    first, last = low[:, :-1].sum(axis=1) * (1 - slack), high[:, :-1].sum(axis=1) * (1 + slack)
     # Scaling, adding the start and rounding the rationals cost at most 2^−50 each time.
     per_step, start, fall, end = cells.floats
     radii = np.floor((first * per_step + start) * (1 - _ROUNDING))
@@ -447,14 +440,6 @@ def _try_radii(law: ShellNoise, bits: Bits, runs: int) -> tuple[Integers, Flags]
     for row in open_rows:
         whole[row], above[row] = _decided(cells, words[row], bits)
     return whole, above
-
-
-def _sums(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Enclosed sums of numbers that are not negative: each addition is off by 2^−53 of it."""
-    slack = low.shape[1] * 2.0**-52
-    least: Floats = low.sum(axis=1) * (1 - slack)
-    most: Floats = high.sum(axis=1) * (1 + slack)
-    return least, most
 
 
 def _decided(cells: _Cells, words: Words, bits: Bits) -> tuple[int, bool]:

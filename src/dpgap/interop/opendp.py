@@ -30,12 +30,11 @@ from dpgap.data.private_counts import CountsInMemory, errors_without_answers
 from dpgap.exact.grid import MAX_STEPS, Grid
 from dpgap.exact.laws import LAWS, MemorylessLaw
 from dpgap.exact.parameters import positive_integer
-from dpgap.mechanisms.classical import Classical
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
-from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, Classical, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
 

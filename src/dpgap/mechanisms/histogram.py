@@ -9,21 +9,22 @@ The noise is two-sided geometric, on whole steps: nothing has to be rounded, and
 numbers that costs as much has less variance. Noisy answers may tie, and coins break ties.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY
 from fractions import Fraction
-from typing import Any, ClassVar
+from functools import cache
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap._package import public
-from dpgap.data.private_counts import GroupedAnswers, PrivateCounts, array_of, require_facts
-from dpgap.estimates.errors import HistogramError, MeasurementError
+from dpgap.data.private_counts import GroupedAnswers, PrivateCounts, array_of, require_facts, sealed
+from dpgap.estimates.errors import COINS, HistogramError, MeasurementError
 from dpgap.exact.bits import Bits, secure_bits
-from dpgap.exact.geometric import GeometricNoise
-from dpgap.exact.grid import MAX_STEPS, Grid, read_grid, require_labels
-from dpgap.exact.laws import Noise, Scalar
+from dpgap.exact.grid import MAX_STEPS, Grid, Labels, read_grid, require_labels
+from dpgap.exact.laws import GeometricNoise, Noise, Scalar, Vector
 from dpgap.exact.parameters import (
     Exact,
     ExactOrNone,
@@ -36,10 +37,17 @@ from dpgap.exact.parameters import (
     rational,
     share,
 )
-from dpgap.exact.reals import Floats, Integers, require_scale
-from dpgap.mechanisms.histogram_kernel import Wanted, best_grouped, best_of
+from dpgap.exact.reals import Floats, Integers, Real, Refined, decide, require_scale, scaled
 from dpgap.mechanisms.mechanism import Answers, Measuring
-from dpgap.mechanisms.top_k import Candidates, InGroups, OneByOne, named
+from dpgap.mechanisms.top_k import (
+    Candidates,
+    InGroups,
+    OneByOne,
+    Tops,
+    named,
+    noisy_bounds,
+    places_of,
+)
 from dpgap.question import Neighbours
 from dpgap.releases.drawn import ReadOff, Values
 from dpgap.releases.release import MeasuredValues, MechanismUsed, Promise
@@ -104,17 +112,11 @@ class NoisyHistogram(Measuring[MeasuredValues]):
         """The variance of each noisy answer."""
         return self.error().variance
 
-    def run(self, answers: Sequence[Scalar], noise: Noise) -> tuple[Scalar, ...]:
+    def run(self, answers: Vector, noise: Noise) -> tuple[Scalar, ...]:
         """The algorithm: every answer plus its own noise."""
         return tuple(answer + noise.draw(self.law) for answer in answers)
 
-    def align(
-        self,
-        answers: Sequence[Scalar],
-        neighbour: Sequence[Scalar],
-        noise: Sequence[Scalar],
-        output: Sequence[Any],
-    ) -> list[Scalar]:
+    def align(self, answers: Vector, neighbour: Vector, noise: Vector, output: Vector) -> Vector:
         """The proof: each draw makes up for its own answer's change; together at most reach·Δ."""
         return [before - after for before, after in zip(answers, neighbour, strict=True)]
 
@@ -167,7 +169,7 @@ class NoisyHistogram(Measuring[MeasuredValues]):
     def prepare(
         self,
         answers: Answers,
-        labels: Sequence[Any] | None,
+        labels: Labels,
         *,
         k: int | None = None,
         at_least: Rational | None = None,
@@ -179,12 +181,11 @@ class NoisyHistogram(Measuring[MeasuredValues]):
         items that are present (`unknown`) need a line from `line_for(delta)` on.
         """
         grid, wanted = Grid(self.grid), self._wanted(k, at_least)
-        candidates: Candidates
         if not isinstance(answers, PrivateCounts | GroupedAnswers):
             steps = grid.steps(answers)
-            candidates = OneByOne(steps, require_labels(labels, steps.size, answers))
-            self._require_few(candidates.size, wanted)
-            return candidates
+            names = require_labels(labels, steps.size, answers)
+            self._require_few(steps.size, wanted)
+            return OneByOne(steps, names)
         is_unknown = getattr(answers, "unknown", False)
         if isinstance(answers, PrivateCounts):
             self._require_facts(answers, labelled=labels is not None)
@@ -199,31 +200,24 @@ class NoisyHistogram(Measuring[MeasuredValues]):
 
     def _require_facts(self, answers: PrivateCounts, *, labelled: bool = False) -> None:
         """Refuse answers that contradict what is claimed of them."""
-        require_facts(
-            answers,
-            sensitivity=self.sensitivity,
-            monotonic=False,
-            labelled=labelled,
-            grid=self.grid,
-            unknown=True,
-        )
+        claims: dict[str, Any] = {"sensitivity": self.sensitivity, "grid": self.grid}
+        require_facts(answers, monotonic=False, labelled=labelled, unknown=True, **claims)
         is_replaced = answers.origin is not None and answers.origin.neighbours is Neighbours.REPLACE
         if is_replaced and (answers.unknown or len(answers) > 1):
             raise ValueError(
                 "neighbours must be 'add-or-remove' for a noisy histogram: a unit that is "
                 "replaced moves twice as many answers"
             )
-        reach = getattr(answers, "reach", None)
-        if reach is None:
+        if answers.reach is None:
             raise ValueError(
                 "answers must have a reach: state max_items, the most items of one unit"
             )
-        if self.reach < reach:
+        if self.reach < answers.reach:
             raise ValueError(
-                f"reach must be at least that of the answers, {reach}, not {self.reach}"
+                f"reach must be at least that of the answers, {answers.reach}, not {self.reach}"
             )
 
-    def _require_line(self, wanted: Wanted, delta: Rational | None) -> None:
+    def _require_line(self, wanted: "Wanted", delta: Rational | None) -> None:
         if delta is None:
             raise ValueError("delta must be given where only items that are present are counted")
         least = self.line_for(delta)
@@ -231,7 +225,7 @@ class NoisyHistogram(Measuring[MeasuredValues]):
             step = Grid(self.grid).step
             raise ValueError(f"at_least must be at least {least * step} for this delta")
 
-    def _require_few(self, size: int, wanted: Wanted) -> None:
+    def _require_few(self, size: int, wanted: "Wanted") -> None:
         """Refuse what would return too many empty items; that follows from public facts."""
         expected = float(size)
         if wanted.line is not None:
@@ -244,7 +238,7 @@ class NoisyHistogram(Measuring[MeasuredValues]):
                 f"has would be returned, and at most {MOST_RETURNED:,} are accepted"
             )
 
-    def _wanted(self, k: int | None, at_least: Rational | None) -> Wanted:
+    def _wanted(self, k: int | None, at_least: Rational | None) -> "Wanted":
         most = None if k is None else positive_integer("k", k)
         if at_least is None:
             return Wanted(most, None)
@@ -282,5 +276,161 @@ class NoisyHistogram(Measuring[MeasuredValues]):
 
     def lengths(self, steps: Integers) -> Floats:
         """Noisy answers from steps."""
-        values: Floats = np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
+        return np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
+
+
+# --------------------------------------------------------------------------------------------------
+# The kernel: the best of a noisy histogram, without drawing what cannot be among them.
+#
+# Every noisy answer may be released, so whatever is chosen of them is chosen freely: the best k,
+# all that reach a line, or both. Noisy answers are whole numbers, and tie. Coins that are
+# independent of the noise put those that tie in order (`dpgap.exact.laws` says where they come
+# from). So which of them is returned says nothing of the true answers.
+#
+# Noisy answers with their coins are real numbers. Floats enclose them. Where floats overlap,
+# decimals and further bits decide, for the few answers concerned.
+#
+# **Only whole numbers leave.** The low bits of a float that was computed beside a true answer tell
+# how large that answer is. So floats serve to decide floors, and the floors are returned: noisy
+# answers in steps, and the best loser's coin in 2^24ths.
+
+
+_FAR = 2.0**61
+
+
+class Wanted(NamedTuple):
+    """What is to be returned: at most k (None: any number), from a line on (None: anything)."""
+
+    k: int | None
+    line: int | None
+    """In whole steps; a noisy answer on the line is returned."""
+
+
+class Best(NamedTuple):
+    """The noisy answers that are returned, best first, in whole steps."""
+
+    places: Integers
+    """Where they stand among the answers; of grouped answers, their groups."""
+    values: Integers
+    loser: tuple[int, int] | None
+    """The best that is not returned, in steps, and its coin in 2^24ths.
+
+    None where all are returned, or all from the line on.
+    """
+
+
+def best_of(law: GeometricNoise, answers: Integers, wanted: "Wanted", bits: Bits) -> Best:
+    """Add noise to every answer, in steps, and return what is wanted."""
+    words = bits.words(answers.size)
+    origin = int(answers.max())
+    least, most = (
+        answers - origin + np.clip(ends, -_FAR, _FAR).astype(np.int64)
+        for ends in law.floor_bounds(words)
+    )
+    bar = -math.inf if wanted.line is None else wanted.line - origin
+    need = _need(wanted, answers.size)
+    if need < answers.size:
+        bar = max(bar, int(np.partition(least, -need)[-need]))
+    some = np.flatnonzero(most >= bar)
+    contenders = _Contenders(
+        answers[some],
+        *noisy_bounds(answers[some] - origin, law.coin_bounds(words[some])),
+        lambda: (law.with_coin(word, bits) for word in words[some].tolist()),
+    )
+    best = contenders.best(origin, wanted, bits)
+    return best._replace(places=some[best.places])
+
+
+def best_grouped(
+    law: GeometricNoise, values: Integers, sizes: Integers, wanted: "Wanted", bits: Bits
+) -> tuple[Best, Integers]:
+    """The same for answers given as values and how many have each; and places in the groups."""
+    if not values.size:
+        return Best(values, values, None), values
+    total = int(sizes.sum())
+    tops = Tops(law, _need(wanted, total) - 1, values, sizes, bits, wanted.line)
+    contenders = _Contenders(values[tops.groups], tops.low, tops.high, tops.exact)
+    best = contenders.best(int(values.max()), wanted, bits)
+    groups = tops.groups[best.places]
+    return best._replace(places=groups), places_of(groups, sizes, bits)
+
+
+def _need(wanted: "Wanted", size: int) -> int:
+    """How many must be looked at: those that are returned, and the best that is not."""
+    return size if wanted.k is None else min(wanted.k + 1, size)
+
+
+class _Contenders:
+    """Noisy answers with their coins, enclosed by floats less an origin, and exact on demand."""
+
+    def __init__(
+        self,
+        answers: Integers,
+        low: Floats,
+        high: Floats,
+        exact: Callable[[], Iterable[Refined]],
+    ) -> None:
+        self._answers, self._low, self._high = answers, low, high
+        self._exact = cache(lambda: list(exact()))
+
+    def __repr__(self) -> str:
+        return sealed(self)
+
+    def best(self, origin: int, wanted: "Wanted", bits: Bits) -> Best:
+        """Those that are wanted, and the best of the others."""
+        if wanted.k is None:
+            return self._all(origin, wanted.line, bits)
+        order = self._order()[: wanted.k + 1]
+        values = self._values(order, origin)
+        reached = values.size if wanted.line is None else int((values >= wanted.line).sum())
+        taken = min(wanted.k, reached)
+        loser = None
+        if taken < reached:
+            loser = self._loser(int(order[taken]), origin)
+        return Best(order[:taken].copy(), values[:taken].copy(), loser)
+
+    def _all(self, origin: int, line: int | None, bits: Bits) -> Best:
+        """Where nobody who ties is left out, fresh coins serve as well, and are much cheaper."""
+        values = self._values(np.arange(self._low.size), origin)
+        order = np.lexsort((bits.distinct(values.size, values.size), -values))
+        values = values[order]
+        taken = values.size if line is None else int((values >= line).sum())
+        return Best(order[:taken].copy(), values[:taken].copy(), None)
+
+    def _order(self) -> Integers:
+        """The largest first. Where floats overlap, exact numbers decide."""
+
+        def real(at: int) -> Real:
+            return Real(int(self._answers[at]), self._exact()[at])
+
+        order = np.argsort(-self._low)
+        low, high = self._low[order], self._high[order]
+        rest = np.maximum.accumulate(high[:0:-1])[::-1]
+        overlaps = np.flatnonzero(low[:-1] <= rest)  # with some that come later, so with the next
+        for run in np.split(overlaps, np.flatnonzero(np.diff(overlaps) > 1) + 1):
+            if run.size:
+                tied = slice(run[0], run[-1] + 2)
+                order[tied] = sorted(order[tied].tolist(), key=real, reverse=True)
+        return order
+
+    def _values(self, order: Integers, origin: int) -> Integers:
+        """Noisy answers without their coins."""
+        low, high = np.floor(self._low[order]), np.floor(self._high[order])
+        open_ones = np.flatnonzero(low != high)
+        low[open_ones] = 0
+        values: Integers = origin + low.astype(np.int64)
+        for at in open_ones.tolist():
+            place = order[at]
+            noise = decide(self._exact()[place], math.floor)
+            values[at] = int(self._answers[place]) + noise
         return values
+
+    def _loser(self, at: int, origin: int) -> tuple[int, int]:
+        """A noisy answer and its coin, rounded down together; floats only say which floor it is."""
+        low, high = np.floor(self._low[at] * COINS), np.floor(self._high[at] * COINS)
+        if low == high:
+            whole = origin * COINS + int(low)
+        else:
+            noise = decide(scaled(COINS, self._exact()[at]), math.floor)
+            whole = int(self._answers[at]) * COINS + noise
+        return divmod(whole, COINS)

@@ -11,20 +11,20 @@ Like every dpgap release it decides on exact real draws, and floors the real lea
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import KW_ONLY
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, Context
 from fractions import Fraction
-from typing import Any
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
 from dpgap._package import public
-from dpgap.data.private_counts import PrivateCounts
+from dpgap.data.private_counts import PrivateCounts, require_facts
 from dpgap.estimates.certificates import Evidence
-from dpgap.exact.bits import secure_bits
-from dpgap.exact.grid import Grid, read_grid
-from dpgap.exact.laws import MemorylessLaw, Noise, Scalar
+from dpgap.exact.bits import Bits, Words, secure_bits
+from dpgap.exact.grid import Grid, Labels, read_grid
+from dpgap.exact.laws import MemorylessLaw, Noise, Scalar, Vector
 from dpgap.exact.parameters import (
     Exact,
     ExactOrNone,
@@ -38,8 +38,7 @@ from dpgap.exact.parameters import (
     rational,
     share,
 )
-from dpgap.exact.reals import decimals
-from dpgap.mechanisms.hybrid_kernel import select_above, select_above_grouped
+from dpgap.exact.reals import Floats, Integers, RealNoise, as_decimal, decimals
 from dpgap.mechanisms.mechanism import (
     Answers,
     Draw,
@@ -50,14 +49,20 @@ from dpgap.mechanisms.mechanism import (
 )
 from dpgap.mechanisms.top_k import (
     STAYING,
+    Bools,
     Candidates,
+    GroupedSelection,
     InGroups,
     NoisyTopK,
+    Output,
+    Tops,
     candidates,
     claims_of,
+    contenders,
+    in_order,
     law_for,
-    named,
-    require_claims,
+    noisy_bounds,
+    places_of,
     shift_of,
 )
 from dpgap.releases.drawn import Ranking
@@ -86,8 +91,7 @@ def chance_above(distance: Fraction, scale: Fraction, reach: int) -> Fraction:
     if distance < 0:
         return Fraction(1)
     many, few = decimals(2 * _DIGITS), Context(prec=_DIGITS, rounding=ROUND_CEILING, traps=[])
-    ratio = distance / scale
-    least = many.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+    least = as_decimal(distance / scale, many)
     if least:  # otherwise it is 0 without any rounding
         least = many.next_minus(least)
     most = many.next_plus(many.exp(many.minus(least)))
@@ -95,7 +99,7 @@ def chance_above(distance: Fraction, scale: Fraction, reach: int) -> Fraction:
     chance = max(reach * half, _LEAST)
     if chance >= 1:
         return Fraction(1)
-    return Fraction(few.divide(Decimal(chance.numerator), Decimal(chance.denominator)))
+    return Fraction(as_decimal(chance, few))
 
 
 def least_distance(scale: Fraction, reach: int, delta: Fraction) -> int:
@@ -178,9 +182,7 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         """The ε that so many released answers cost, with the line where it cut the ranking."""
         return self.epsilon * min(released + 1, self.k) / self.k
 
-    def run(
-        self, answers: Sequence[Scalar], noise: Noise
-    ) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:
+    def run(self, answers: Vector, noise: Noise) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:
         """The algorithm: the winning indices, and each winner's lead over what came next.
 
         That is the line where it cut the ranking, or else the best loser.
@@ -191,13 +193,7 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         leads = [noisy[winner] - noisy[ranking[end]] for winner in ranking[:end]]
         return tuple(ranking[:end]), tuple(leads)
 
-    def align(
-        self,
-        answers: Sequence[Scalar],
-        neighbour: Sequence[Scalar],
-        noise: Sequence[Scalar],
-        output: tuple[tuple[int, ...], Any],
-    ) -> list[Scalar]:
+    def align(self, answers: Vector, neighbour: Vector, noise: Vector, output: Output) -> Vector:
         """How far to shift each draw so that the neighbour gives the same output.
 
         Where the line cut the ranking, it rises by Δ, as far as any loser can; if all answers fall
@@ -212,13 +208,7 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         falls = self.without_line.falls(before, after)
         return [shift_of(i, falls, shifted, STAYING) for i in range(len(before))]
 
-    def unalign(
-        self,
-        answers: Sequence[Scalar],
-        neighbour: Sequence[Scalar],
-        noise: Sequence[Scalar],
-        output: tuple[tuple[int, ...], Any],
-    ) -> list[Scalar]:
+    def unalign(self, answers: Vector, neighbour: Vector, noise: Vector, output: Output) -> Vector:
         """The way back from shifted noise: so no two draws are shifted to the same."""
         winners, _ = output
         if len(winners) < self.k:  # shifts depend on no noise
@@ -276,7 +266,7 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         reach = prepared.reach if isinstance(prepared, InGroups) else None
         return Fraction(0) if reach is None else self.delta(reach)
 
-    def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
+    def prepare(self, answers: Answers, labels: Labels = None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged.
 
         Of unknown items there may be none, and where they stand among others is not told.
@@ -290,7 +280,7 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
                 "answers must have a reach: without max_items one unit alone may have any number "
                 "of items"
             )
-        require_claims(self, answers, unknown=True)
+        require_facts(answers, unknown=True, **claims_of(self))
         groups = answers.groups()
         values = groups.values
         steps = Grid(self.grid).steps(values) if values.size else np.empty(0, dtype=np.int64)
@@ -305,8 +295,7 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         cut = select_above(program, answers, 1, bits)
         count = int(cut.counts[0])
         # Views would hold more than is released.
-        indices, leads = cut.indices[0, :count].copy(), cut.leads[0, :count].copy()
-        return Draw(Ranking(indices, named(indices, candidates.labels), leads), answers[indices])
+        return candidates.found(cut.indices[0, :count].copy(), cut.leads[0, :count].copy())
 
     def _made(self, prepared: Candidates) -> HybridRelease:
         return self.build(self.draw_paid(prepared).drawn, self.delta_of(prepared))
@@ -329,3 +318,87 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         return HybridRelease(
             self.epsilon, spent=spent, mechanisms=(MechanismUsed.of(self),), **told
         )
+
+
+# --------------------------------------------------------------------------------------------------
+# The kernel: the same selection as the program's, one by one or in groups.
+#
+# Contenders are found as for a Top-K. The line joins them as the last candidate, with noise of its
+# own. Where floats do not decide, the program itself does, on the same draws.
+
+
+class CutWinners(NamedTuple):
+    """One row a run: indices, best first, and each one's lead in steps.
+
+    Where a run has fewer than k winners, its row is filled up with −1 and leads of 0.
+    """
+
+    indices: Integers
+    leads: Integers
+
+    @property
+    def counts(self) -> Integers:
+        """How many winners each run has."""
+        counts: Integers = np.count_nonzero(self.indices >= 0, axis=1)
+        return counts
+
+
+def select_above(program: HybridTopK, answers: Integers, runs: int, bits: Bits) -> CutWinners:
+    """Run the program `runs` times on the same answers, in steps, with fresh noise."""
+    rows = []
+    for some, words in contenders(program.law, program.k, answers, runs, bits):
+        line = bits.words(program.law.words, words.shape[1], 1)
+        cut = _rank(program, answers[some], np.concatenate([words, line], axis=2), bits)
+        names = np.append(some, -1)  # −1 is where a row has ended
+        rows.append(CutWinners(names[cut.indices], cut.leads))
+    return CutWinners(*(np.concatenate(parts) for parts in zip(*rows, strict=True)))
+
+
+def _rank(program: HybridTopK, answers: Integers, words: Words, bits: Bits) -> CutWinners:
+    """Rank every row of `words` (shape: words of a draw, runs, answers and the line)."""
+    candidates = np.append(answers, int(program.threshold))
+    low, high = noisy_bounds(candidates - candidates.max(), program.law.bounds(words))
+    cut, certain = ranked_to_line(low, high, program.k)
+    for row in np.flatnonzero(~certain):
+        indices, leads = program.run(
+            answers.tolist(), RealNoise(program.law.reals(words[:, row], bits))
+        )
+        cut.indices[row], cut.leads[row] = -1, 0
+        cut.indices[row, : len(indices)], cut.leads[row, : len(leads)] = indices, leads
+    return cut
+
+
+def ranked_to_line(low: Floats, high: Floats, k: int) -> tuple[CutWinners, Bools]:
+    """Rank enclosed numbers row by row, up to the last column, which is the line; at most k."""
+    line = low.shape[1] - 1
+    order, low, high, certain = in_order(low, high, min(k, line) + 1)
+    is_line = order == line
+    ends = np.where(is_line.any(axis=1), is_line.argmax(axis=1), order.shape[1] - 1)[:, None]
+    least = np.floor(low - np.take_along_axis(high, ends, axis=1))
+    most = np.floor(high - np.take_along_axis(low, ends, axis=1))
+    wins = np.arange(order.shape[1]) < ends
+    certain &= ((least == most) | ~wins).all(axis=1)
+    indices, leads = np.where(wins, order, -1), np.where(wins, least, 0.0).astype(np.int64)
+    return CutWinners(indices[:, :-1].copy(), leads[:, :-1].copy()), certain
+
+
+def select_above_grouped(
+    program: HybridTopK, values: Integers, sizes: Integers, bits: Bits
+) -> GroupedSelection:
+    """Run the program once on answers given as values and how many answers have each."""
+    if not values.size:  # the line is alone
+        return GroupedSelection(*[np.empty(0, dtype=np.int64)] * 3)
+    tops = Tops(program.law, program.k, values, sizes, bits)
+    words = bits.words(program.law.words, 1)
+    over = np.array([int(program.threshold) - int(values.max())])
+    ends = zip((tops.low, tops.high), noisy_bounds(over, program.law.bounds(words)), strict=True)
+    low, high = (np.append(*each)[None] for each in ends)
+    cut, certain = ranked_to_line(low, high, program.k)
+    count = int(cut.counts[0])
+    winners, leads = cut.indices[0, :count], cut.leads[0, :count]
+    if not certain[0]:
+        noise = RealNoise(chain(tops.exact(), program.law.reals(words, bits)))
+        indices, exact_leads = program.run(values[tops.groups].tolist(), noise)
+        winners, leads = (np.array(each, dtype=np.int64) for each in (indices, exact_leads))
+    groups = tops.groups[winners]
+    return GroupedSelection(groups, places_of(groups, sizes, bits), leads)

@@ -11,21 +11,23 @@ Like every dpgap release it decides on exact real draws, and floors the real lea
 on half of the grid, and so does the lead.
 """
 
+import bisect
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY
 from fractions import Fraction
+from functools import lru_cache
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpgap._package import public
-from dpgap.data.private_counts import Found, Groups, tally
+from dpgap.data.private_counts import Found, Groups, sealed, tally
 from dpgap.estimates.certificates import Evidence
-from dpgap.exact.bits import secure_bits
-from dpgap.exact.grid import Grid, read_grid
-from dpgap.exact.laws import MemorylessLaw, Noise, Scalar
+from dpgap.exact.bits import Bits, Words, secure_bits
+from dpgap.exact.grid import Grid, Labels, read_grid
+from dpgap.exact.laws import MemorylessLaw, Noise, Scalar, Vector
 from dpgap.exact.parameters import (
     Exact,
     ExactOrNone,
@@ -36,19 +38,21 @@ from dpgap.exact.parameters import (
     positive_integer,
     positive_rational,
 )
-from dpgap.exact.reals import Integers
-from dpgap.mechanisms.joint_kernel import Classes, select_classes, winner_and_lead
+from dpgap.exact.reals import Floats, Integers, Real, Uniform, exponential_bounds
 from dpgap.mechanisms.mechanism import Answers, Draw, Selecting, Winners
 from dpgap.mechanisms.top_k import (
     Candidates,
     InGroups,
     NoisyTopK,
+    Output,
+    TopDraw,
     candidates,
     claims_of,
     extremes,
     extremes_undone,
     law_for,
     named,
+    ranked,
     shift_of,
 )
 from dpgap.releases.drawn import TopSet
@@ -113,25 +117,19 @@ class JointTopK(Selecting[Candidates, JointRelease]):
         """The noise in halves of grid steps, in which half-margins are whole."""
         return self.law.scaled(2 / Grid(self.grid).step)
 
-    def half_margin(self, answers: Sequence[Scalar], chosen: Sequence[int]) -> Scalar:
+    def half_margin(self, answers: Vector, chosen: Sequence[int]) -> Scalar:
         """How good a set is: half of the smallest answer in it less the largest outside."""
         outside = [answers[i] for i in {*range(len(answers))} - {*chosen}]
         return _HALF * (min(answers[i] for i in chosen) - max(outside))
 
-    def run(self, answers: Sequence[Scalar], noise: Noise) -> tuple[tuple[int, ...], Scalar]:
+    def run(self, answers: Vector, noise: Noise) -> tuple[tuple[int, ...], Scalar]:
         """The algorithm: the winning set, and its lead over the second best. For few answers."""
         sets = list(combinations(range(len(answers)), self.k))
         noisy = [self.half_margin(answers, each) + noise.draw(self.law) for each in sets]
         winner, lead = winner_and_lead(noisy)
         return sets[winner], lead
 
-    def align(
-        self,
-        answers: Sequence[Scalar],
-        neighbour: Sequence[Scalar],
-        noise: Sequence[Scalar],
-        output: tuple[tuple[int, ...], Any],
-    ) -> list[Scalar]:
+    def align(self, answers: Vector, neighbour: Vector, noise: Vector, output: Output) -> Vector:
         """How far to shift each draw so that the neighbour gives the same output: as in Noisy Max.
 
         The answers are the half-margins of sets.
@@ -140,20 +138,14 @@ class JointTopK(Selecting[Candidates, JointRelease]):
         by = extremes(margins, falls, noise, winners)
         return [shift_of(i, falls, winners, by) for i in range(len(margins))]
 
-    def unalign(
-        self,
-        answers: Sequence[Scalar],
-        neighbour: Sequence[Scalar],
-        noise: Sequence[Scalar],
-        output: tuple[tuple[int, ...], Any],
-    ) -> list[Scalar]:
+    def unalign(self, answers: Vector, neighbour: Vector, noise: Vector, output: Output) -> Vector:
         """The way back from shifted noise: so no two draws are shifted to the same."""
         margins, falls, winners = self._over_sets(answers, neighbour, output)
         by = extremes_undone(margins, falls, noise, winners)
         return [-shift_of(i, falls, winners, by) for i in range(len(margins))]
 
     def _over_sets(
-        self, answers: Sequence[Scalar], neighbour: Sequence[Scalar], output: Any
+        self, answers: Vector, neighbour: Vector, output: Any
     ) -> tuple[list[Scalar], list[Scalar], tuple[int, ...]]:
         """The half-margins of all sets, how far each falls behind, and which set won."""
         sets = list(combinations(range(len(answers)), self.k))
@@ -168,7 +160,7 @@ class JointTopK(Selecting[Candidates, JointRelease]):
         """As far as any half-margin can rise: Δ, or half of it if answers are monotonic."""
         return self.sensitivity * _HALF if self.monotonic else self.sensitivity
 
-    def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
+    def prepare(self, answers: Answers, labels: Labels = None) -> Candidates:
         found = candidates(self, self.law, answers, labels)
         if self.k >= found.size:
             raise ValueError(
@@ -235,3 +227,323 @@ def _by_value(candidates: Candidates) -> tuple[Integers, Groups]:
         return Found(positions, None)
 
     return values, Groups(values, sizes, find)
+
+
+# --------------------------------------------------------------------------------------------------
+# The kernel: noise for classes of sets in place of the sets themselves.
+#
+# Of all sets in a class only the two with the largest noise can matter: one may win, and the other
+# come second. Those two noises are drawn straight from their own law, as those of equal answers are
+# in a grouped Top-K, however many sets there are.
+#
+# Most classes are certain losers, and one look at a random word tells: it bounds the largest noise
+# of the class from above. Sizes, which are huge integers, are computed for the contenders only, in
+# the order of their bounds, until all other bounds are below the second best value so far.
+# Contenders are compared on floats that enclose their values; wherever those overlap, the program's
+# own comparison decides, on the same draws, refined as far as it needs. What is left out cannot win
+# or come second: it changes what is computed, and nothing that is released.
+
+
+# --------------------------------------------------------------------------------------------------
+# All sets of k answers, sorted into classes that have the same margin and can be counted.
+#
+# Rank the answers, largest first, equal ones in any fixed order. The *top set* takes ranks 1 to k.
+# Every other set leaves out some rank up to k; call the first one h + 1. It also takes some rank
+# below k; let its lowest one be in a group of equal answers. Then its margin, the smallest answer
+# taken less the largest left out, is that group's value less the answer of rank h + 1. So h and
+# the group are a class.
+#
+# How many sets are in it? A set whose lowest rank is t takes ranks 1 to h and t, not h + 1, and
+# k − h − 1 of the ranks in between. Summed over the group's ranks t = lo … hi that is
+#
+#     C(hi − h − 1, k − h) − C(lo − h − 2, k − h).
+#
+# There may be C(10^12, 100) sets, but there are at most k classes for every different value.
+
+
+TOP_SET = 0
+"""The number of the top set's class, which has no other member."""
+
+_TABLE = 1 << 16
+
+
+class Block(NamedTuple):
+    """Classes one after the other: their numbers begin at `first`."""
+
+    first: int
+    margins: Integers
+    log_sizes: Floats
+    """At least the logarithm of how many sets are in each."""
+
+    def __repr__(self) -> str:
+        return sealed(self)
+
+
+class Classes:
+    """The classes of all sets of k answers, which are given by value; k is below their number."""
+
+    def __init__(self, values: Integers, sizes: Integers, k: int) -> None:
+        self._order = np.argsort(-values, kind="stable")
+        self._values, self._sizes, self.k = values[self._order], sizes, k
+        self._ends = np.cumsum(sizes[self._order])
+        """The last rank of each group; ranks count from 1."""
+        below = int(np.searchsorted(self._ends, k + 1))  # the group of the first rank below k
+        self._highs = self._ends[below:]
+        self._lows = np.append(np.int64(k + 1), self._highs[:-1] + 1)
+        self._low_values = self._values[below:]
+        self.width = self._highs.size
+        """How many classes have the same first rank left out."""
+        self.count = 1 + k * self.width
+        """How many classes there are; they are numbered from 0."""
+        self._top_values = self._values[np.searchsorted(self._ends, np.arange(1, k + 1))]
+
+    def __repr__(self) -> str:
+        return sealed(self)
+
+    def margin(self, at: int) -> int:
+        """The margin of every set in a class, in steps."""
+        if at == TOP_SET:
+            return int(self._top_values[-1] - self._low_values[0])
+        kept, group = divmod(at - 1, self.width)
+        return int(self._low_values[group] - self._top_values[kept])
+
+    def size(self, at: int) -> int:
+        """How many sets a class has."""
+        if at == TOP_SET:
+            return 1
+        kept, group = divmod(at - 1, self.width)
+        low, high = int(self._lows[group]), int(self._highs[group])
+        open_places = self.k - kept
+        return math.comb(high - kept - 1, open_places) - math.comb(low - kept - 2, open_places)
+
+    def blocks(self, most: int) -> list[tuple[int, int]]:
+        """The numbers of ranks kept, in parts of about so many classes: first, and one past."""
+        rows = max(1, most // self.width)
+        return [(at, min(at + rows, self.k)) for at in range(0, self.k, rows)]
+
+    def block(self, first: int, following: int) -> Block:
+        """The classes of sets that keep `first` ranks, or more, but fewer than `following`.
+
+        A class has at most C(hi − h − 1, k − h) sets, and at most its group's size times the number
+        with the lowest rank of all, hi, which is that times (k − h)/(hi − h − 1).
+        """
+        kept = np.arange(first, following)[:, None]
+        open_places, among = self.k - kept, self._highs - kept - 1
+        share = (self._highs - self._lows + 1.0) * open_places / among
+        logs = log_choose(among, open_places) + np.log(np.minimum(share, 1.0)) + _SLACK
+        margins = self._low_values - self._top_values[first:following, None]
+        return Block(1 + first * self.width, margins.ravel(), logs.ravel())
+
+    def ranks_of(self, numbers: Integers) -> tuple[Integers, Integers, Integers]:
+        """Of each class but the top set's: how many ranks it keeps, and its group's lo and hi."""
+        kept, group = np.divmod(numbers - 1, self.width)
+        return kept, self._lows[group], self._highs[group]
+
+    def draw_ranks(self, at: int, bits: Bits) -> Integers:
+        """The ranks that a uniformly drawn set of a class takes, from 1."""
+        if at == TOP_SET:
+            return np.arange(1, self.k + 1)
+        kept, group = divmod(at - 1, self.width)
+        low, high = int(self._lows[group]), int(self._highs[group])
+        open_places = self.k - kept
+        before = math.comb(low - kept - 2, open_places)
+        number = before + bits.below(self.size(at))
+        # Sets are numbered by their lowest rank: those up to rank t come before C(t−h−1, k−h).
+        lowest = low + bisect.bisect_right(
+            range(low, high + 1), number, key=lambda rank: math.comb(rank - kept - 1, open_places)
+        )
+        between = bits.distinct(open_places - 1, lowest - kept - 2) + kept + 2
+        return np.concatenate([np.arange(1, kept + 1), between, [lowest]])
+
+    def draw_members(self, at: int, bits: Bits) -> tuple[Integers, Integers]:
+        """A uniformly drawn set of a class: groups, as they were given, and places in them.
+
+        Ranks say how many members each group has in the set. Equal answers are alike, so which
+        members these are is drawn afresh.
+        """
+        ranks = self.draw_ranks(at, bits)
+        groups = self._order[np.searchsorted(self._ends, ranks)]
+        taken, counts = np.unique(groups, return_counts=True)
+        places = [
+            bits.distinct(count, int(self._sizes[group]))
+            for group, count in zip(taken.tolist(), counts.tolist(), strict=True)
+        ]
+        return np.repeat(taken, counts), np.concatenate(places)
+
+
+_SLACK = 2.0**-20
+"""Outweighs the roundings of logarithms that are not from the table."""
+
+
+def log_choose(among: Integers, chosen: Integers) -> Floats:
+    """At least ln C(among, chosen), and close to it; never below by more than `_SLACK`.
+
+    Small factorials are from a table. For large ones the mean of the factors a, a − 1, … is put in
+    the place of each, which makes their product larger by less than r³/(24·(a − r)²).
+    """
+    log_factorials, error = _log_factorials(max(_TABLE, 1 << int(chosen.max()).bit_length()))
+    small = np.minimum(among, log_factorials.size - 1)
+    logs = log_factorials[small] - log_factorials[np.maximum(small - chosen, 0)]
+    large = among >= log_factorials.size
+    if large.any():
+        logs = np.where(large, chosen * np.log(among - (chosen - 1) / 2), logs)
+    return logs - log_factorials[chosen] + error
+
+
+@lru_cache(maxsize=2)
+def _log_factorials(size: int) -> tuple[Floats, float]:
+    """Logarithms of 0!, 1!, …; and a bound on what three of them are off by together."""
+    logs = np.log(np.maximum(np.arange(size), 1))
+    table = np.cumsum(logs)
+    return table, size * 2.0**-50 * float(table[-1])
+
+
+# --------------------------------------------------------------------------------------------------
+
+
+_FEW = 1 << 6
+_WORDS_AT_ONCE = 1 << 18
+_AT_ONCE = 1 << 19
+_FLOAT_BITS = 900
+_LN_2 = math.log(2)
+_OUTWARDS = np.array([1 - 2.0**-48, 1 + 2.0**-48])
+
+
+class ChosenClasses(NamedTuple):
+    """For each run: the class of the set that won, and its lead in half steps."""
+
+    classes: Integers
+    leads: Integers
+
+    def __repr__(self) -> str:
+        return sealed(self)
+
+
+def select_classes(law: MemorylessLaw, classes: Classes, runs: int, bits: Bits) -> ChosenClasses:
+    """Choose among all sets `runs` times. Margins in steps are half-margins in half steps.
+
+    So `law` is that of the noise in half steps.
+    """
+    if classes.count > _FEW:
+        parts = [_contenders(law, classes, bits) for _ in range(runs)]
+        rows = [_rank(law, contenders, words, bits) for contenders, words in parts]
+    else:
+        contenders = Contenders.of(classes, range(classes.count))
+        at_once = max(1, _WORDS_AT_ONCE // classes.count)
+        rows = [
+            _rank(law, contenders, bits.words(2, min(at_once, runs - done), classes.count), bits)
+            for done in range(0, runs, at_once)
+        ]
+    return ChosenClasses(*map(np.concatenate, zip(*rows, strict=True)))
+
+
+class Contenders(NamedTuple):
+    """Classes with their margins and exact sizes."""
+
+    numbers: list[int]
+    margins: list[int]
+    sizes: list[int]
+
+    @classmethod
+    def of(cls, classes: Classes, numbers: Sequence[int]) -> "Contenders":
+        """Some of the classes, by number."""
+        return cls(
+            list(numbers),
+            [classes.margin(at) for at in numbers],
+            [classes.size(at) for at in numbers],
+        )
+
+    def __repr__(self) -> str:
+        return sealed(self)
+
+    def bounds(self, law: MemorylessLaw, words: Words, origin: int) -> tuple[Floats, Floats]:
+        """Floats around the two largest values of each class, less `origin`.
+
+        `words` are two for every class along the first axis, the classes along the last. All
+        largest values come first, then all second largest; that of a single set is −∞.
+        """
+        offsets = np.array([margin - origin for margin in self.margins], dtype=np.float64)
+        shifts = np.array([max(size.bit_length() - _FLOAT_BITS, 0) for size in self.sizes])
+        pairs = zip(self.sizes, shifts.tolist(), strict=True)
+        sizes = np.array([float(size >> shift) for size, shift in pairs])
+        # Dividing by 2^900 less 1 is the same. A single set has no second value: see below.
+        left = np.maximum(sizes - (shifts == 0), 1.0)
+        sums = np.stack(exponential_bounds(1.0, words))  # ends, first and second, …, classes
+        sums[:, 0] /= sizes
+        sums[:, 1] = sums[:, 0] + sums[:, 1] / left
+        sums *= _OUTWARDS.reshape(2, *[1] * (sums.ndim - 1))
+        low, high = law.quantile_bounds(sums)
+        # A sum that is 2^j times too large gives a noise that is j·ln 2 too small.
+        whole = offsets + float(law.scale) * _LN_2 * shifts
+        slack = (np.abs(offsets) + np.abs(whole) + np.abs(low)) * 2.0**-48
+        low, high = whole + low - slack, whole + high + slack
+        low[1, ..., sizes == 1] = high[1, ..., sizes == 1] = -np.inf
+        return np.concatenate(list(low), axis=-1), np.concatenate(list(high), axis=-1)
+
+
+def _contenders(law: MemorylessLaw, classes: Classes, bits: Bits) -> tuple[Contenders, Words]:
+    """The classes that may win or come second, and two words for each, as one run."""
+    origin = classes.margin(TOP_SET)
+    found, words = Contenders.of(classes, [TOP_SET]), bits.words(2, 1)
+    best, _ = found.bounds(law, words, origin)
+    bar = -math.inf  # the second largest lower bound so far
+    for first, following in classes.blocks(_AT_ONCE):
+        start, margins, log_sizes = classes.block(first, following)
+        own = bits.words(margins.size)
+        highest = _upper_bounds(law, margins - origin, log_sizes, own)
+        waiting, size = np.array([highest.argmax()]), 1
+        while waiting.size:
+            batch, waiting = waiting[:size], waiting[size:]
+            new = Contenders.of(classes, (batch + start).tolist())
+            drawn = np.stack([own[batch], bits.words(batch.size)])
+            found = Contenders(*(one + other for one, other in zip(found, new, strict=True)))
+            words = np.concatenate([words, drawn], axis=1)
+            best = np.sort(np.append(best, new.bounds(law, drawn, origin)[0]))[-2:]
+            bar = float(best[0])
+            if size == 1:  # now there is a bar: only what may reach it is put in order
+                waiting = np.flatnonzero(highest >= bar)
+                waiting = waiting[waiting != batch[0]]  # bounds may tie
+                waiting = waiting[np.argsort(-highest[waiting])]
+            waiting, size = waiting[highest[waiting] >= bar], 4 * size
+    return found, words[:, None, :]
+
+
+def _upper_bounds(law: MemorylessLaw, offsets: Integers, log_sizes: Floats, words: Words) -> Floats:
+    """What no value of a class exceeds: −ln(1 − e^(−s)) < ln(1/s) + ½ for s up to 1, and falls."""
+    least, _ = exponential_bounds(1.0, words)
+    noise = np.maximum(log_sizes - np.log(least), 0.0) + (0.5 + 2.0**-20)
+    highest: Floats = offsets + float(law.scale) * (1 + 2.0**-40) * noise
+    highest += np.abs(offsets) * 2.0**-48
+    return highest
+
+
+def _rank(law: MemorylessLaw, contenders: Contenders, words: Words, bits: Bits) -> ChosenClasses:
+    """The winner of every row of `words` (shape: two, runs, contenders) and its lead."""
+    low, high = contenders.bounds(law, words, max(contenders.margins))
+    order, leads, certain = ranked(low, high, 1)
+    winners = order[:, 0] % len(contenders.numbers)
+    for row in np.flatnonzero(~certain):
+        places, values = zip(*largest_two(law, contenders, words[:, row], bits), strict=True)
+        best, leads[row] = winner_and_lead(values)
+        winners[row] = places[best]
+    return ChosenClasses(np.array(contenders.numbers)[winners], leads[:, 0])
+
+
+def winner_and_lead(noisy: Sequence[Scalar]) -> tuple[int, Scalar]:
+    """Which number is the largest, and by how much."""
+    winner = max(range(len(noisy)), key=noisy.__getitem__)
+    second = max((*noisy[:winner], *noisy[winner + 1 :]))
+    return winner, noisy[winner] - second
+
+
+def largest_two(
+    law: MemorylessLaw, contenders: Contenders, words: Words, bits: Bits
+) -> Iterator[tuple[int, Real]]:
+    """The largest value of every class, and the second largest if it has two; with its place."""
+    pairs = zip(contenders.margins, contenders.sizes, words.T.tolist(), strict=True)
+    for place, (margin, size, own) in enumerate(pairs):
+        uniforms = [Uniform.of_word(word, bits) for word in own]
+        draw = None
+        for taken, uniform in enumerate(uniforms[: min(size, 2)]):
+            draw = TopDraw(law, size - taken, uniform, draw)
+            yield place, Real(margin, draw.enclosure)

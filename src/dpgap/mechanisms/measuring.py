@@ -7,7 +7,6 @@ A pipeline measures what it selected on a grid that may be `finer` than the sele
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import KW_ONLY
 from fractions import Fraction
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -20,7 +19,7 @@ from dpgap.data.private_counts import PrivateCounts, array_of
 from dpgap.estimates.errors import MeasurementError
 from dpgap.exact.bits import Bits, secure_bits
 from dpgap.exact.grid import MAX_STEPS, Grid, read_grid
-from dpgap.exact.laws import LaplaceNoise, Noise, Scalar
+from dpgap.exact.laws import LaplaceNoise, Noise, Scalar, Vector
 from dpgap.exact.parameters import (
     Exact,
     ExactOrNone,
@@ -87,18 +86,12 @@ class Measurement(Measuring[MeasuredValues], Generic[L]):
         """The same noise, for values in whole grid steps."""
         return self.noise(Grid(self.grid).up(self.sensitivity) / self.epsilon, count)
 
-    def run(self, values: Sequence[Scalar], noise: Noise) -> tuple[Scalar, ...]:
+    def run(self, values: Vector, noise: Noise) -> tuple[Scalar, ...]:
         """The algorithm: every value plus its own noise."""
         law = self.law(len(values))
         return tuple(value + noise.draw(law) for value in values)
 
-    def align(
-        self,
-        values: Sequence[Scalar],
-        neighbour: Sequence[Scalar],
-        noise: Sequence[Scalar],
-        output: Sequence[Any],
-    ) -> list[Scalar]:
+    def align(self, values: Vector, neighbour: Vector, noise: Vector, output: Vector) -> Vector:
         """The proof: each draw makes up for its own value's change, at most Δ."""
         return [before - after for before, after in zip(values, neighbour, strict=True)]
 
@@ -134,8 +127,7 @@ class Measurement(Measuring[MeasuredValues], Generic[L]):
     def lengths(self, drawn: Values | None) -> Floats:
         """What was measured, if anything was; the known mean that floors lose is added."""
         steps = np.empty(0) if drawn is None else drawn.values + self.lost
-        values: Floats = np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
-        return values
+        return np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
 
     @remembered
     def error(self, count: int) -> MeasurementError:
@@ -158,7 +150,7 @@ class Joint(Measurement[ShellNoise]):
 
     finer: ClassVar[int] = 16  # so that intervals need no rounding up
 
-    def cost(self, noise: Sequence[Scalar], shifted: Sequence[Scalar]) -> Scalar:
+    def cost(self, noise: Vector, shifted: Vector) -> Scalar:
         """What the alignment costs: not draw by draw, but by the largest coordinate alone."""
         return self.law(len(noise)).joint_cost(noise, shifted)
 
@@ -297,19 +289,13 @@ class CountHull(Joint):
         """The noise for `count` values, all of them together."""
         return HullNoise(scale, count + 1)
 
-    def run(self, values: Sequence[Scalar], noise: Noise) -> tuple[Scalar, ...]:
+    def run(self, values: Vector, noise: Noise) -> tuple[Scalar, ...]:
         """The algorithm: every value gets its own coordinate, less one that all share."""
         law = self.law(len(values))
         shared = noise.draw(law)
         return tuple(value + noise.draw(law) - shared for value in values)
 
-    def align(
-        self,
-        values: Sequence[Scalar],
-        neighbour: Sequence[Scalar],
-        noise: Sequence[Scalar],
-        output: Sequence[Any],
-    ) -> list[Scalar]:
+    def align(self, values: Vector, neighbour: Vector, noise: Vector, output: Vector) -> Vector:
         """The proof: shift each coordinate so that the neighbour gives the same output.
 
         Where values fall, each coordinate makes up for the fall. Where they rise, the shared one

@@ -12,7 +12,6 @@ and the release is archived before it is handed out. `Mechanism._release_prepare
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -28,7 +27,7 @@ from dpgap.data.private_counts import (
     sealed,
 )
 from dpgap.estimates.certificates import Evidence
-from dpgap.exact.grid import MAX_STEPS, Grid
+from dpgap.exact.grid import MAX_STEPS, Grid, Labels
 from dpgap.exact.reals import Floats, Integers
 from dpgap.releases.drawn import Drawn
 from dpgap.releases.release import Promise, Release
@@ -102,6 +101,11 @@ class Mechanism(ABC, Generic[P, R]):
 
     __slots__ = ()
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "draw_paid" in vars(cls):  # no setting of the caller turns a rounding into an error
+            cls.draw_paid = np.errstate(all="ignore")(cls.draw_paid)  # type: ignore[method-assign]
+
     @property
     @abstractmethod
     def epsilon(self) -> Fraction:
@@ -136,7 +140,7 @@ class Selecting(Mechanism[P, R]):
     __slots__ = ()
 
     @abstractmethod
-    def prepare(self, answers: Any, labels: Sequence[Any] | None = None) -> P:
+    def prepare(self, answers: Any, labels: Labels = None) -> P:
         """The answers in steps, and their labels; refused before anything is charged."""
 
     @errors_without_answers
@@ -144,7 +148,7 @@ class Selecting(Mechanism[P, R]):
         self,
         answers: Answers,
         *,
-        labels: Sequence[Any] | None = None,
+        labels: Labels = None,
         account: Account | None = None,
     ) -> R:
         """Release on secure exact noise. This is the only method that spends ε.

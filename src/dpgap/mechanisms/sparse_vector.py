@@ -20,7 +20,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dpgap._package import public
 from dpgap.budget.account import Account, BudgetExhausted, Request, Reservation, reserved, settle
@@ -34,9 +34,18 @@ from dpgap.data.private_counts import (
 )
 from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.errors import GapErrors
-from dpgap.exact.bits import ProcessBound, secure_bits
-from dpgap.exact.grid import MAX_STEPS, Grid, read_grid, require_labels
-from dpgap.exact.laws import Law, MemorylessLaw, Noise, Scalar, law_named, require_noise
+from dpgap.exact.bits import Bits, ProcessBound, secure_bits
+from dpgap.exact.grid import MAX_STEPS, Grid, Labels, read_grid, require_labels
+from dpgap.exact.laws import (
+    Law,
+    MemorylessLaw,
+    Noise,
+    Scalar,
+    Vector,
+    law_on_grid,
+    require_memoryless,
+    require_noise,
+)
 from dpgap.exact.parameters import (
     Exact,
     ExactOrNone,
@@ -56,12 +65,12 @@ from dpgap.exact.parameters import (
     readable_up,
     share,
 )
-from dpgap.exact.reals import Floats, GridNoise, Integers, require_scale
+from dpgap.exact.reals import Floats, GridNoise, Integers, Uniform, decide
 from dpgap.mechanisms.mechanism import Draw, Mechanism, Winners, require_threshold
-from dpgap.mechanisms.sparse_vector_kernel import Sifting
+from dpgap.mechanisms.top_k import NoisyTopK, TopDraw, claims_of, sums_of_waits
 from dpgap.releases.drawn import Above
 from dpgap.releases.plain import plain
-from dpgap.releases.release import AboveRelease, MechanismUsed, Promise
+from dpgap.releases.release import AboveRelease, IndexRelease, MechanismUsed, Promise
 
 # --------------------------------------------------------------------------------------------------
 # What a Sparse Vector goes through: answers in a public order, a chunk at a time.
@@ -75,7 +84,7 @@ class Stream(NamedTuple):
     chunks: Iterator[Chunk]
     extremes: Integers
     """The smallest and the largest answer that may come."""
-    labels: Sequence[Any] | None = None
+    labels: Labels = None
     """The labels of the answers by their positions."""
     source: PrivateCounts | None = None
     """Whose facts a mechanism must not contradict; None where answers have no facts."""
@@ -86,7 +95,7 @@ class Stream(NamedTuple):
         return sealed(self)
 
     @classmethod
-    def of(cls, steps: Integers, labels: Sequence[Any] | None) -> Self:
+    def of(cls, steps: Integers, labels: Labels) -> Self:
         """All answers at once."""
         everything = Chunk(steps, lambda places: Found(places, None))
         return cls(iter([everything]), np.array([steps.min(), steps.max()]), labels)
@@ -97,7 +106,7 @@ class Stream(NamedTuple):
         answers: PrivateCounts,
         chunks: Iterator[Chunk],
         grid: Fraction | None,
-        labels: Sequence[Any] | None = None,
+        labels: Labels = None,
     ) -> Self:
         """Private counts as they come, in steps of the grid."""
         to_steps = Grid(grid).steps
@@ -141,18 +150,14 @@ class Outcome(NamedTuple):
     gap: Scalar
 
 
-def law_of(mechanism: "SparseVector", shifts: int, charge: Fraction) -> Law:
-    """The noise whose shift by so many sensitivities costs this charge."""
-    grid = Grid(mechanism.grid)
-    steps = grid.up(mechanism.sensitivity)
-    require_scale(shifts * steps / charge, Fraction(steps))
-    delta = steps * grid.step
-    return law_named(mechanism.noise, shifts * delta / charge, delta)
+def law_of(mechanism: "SparseVector", charge: Fraction) -> Law:
+    """The noise whose shift by a sensitivity costs this charge."""
+    return law_on_grid(mechanism.noise, mechanism.grid, mechanism.sensitivity, charge)
 
 
 def threshold_law_of(mechanism: "SparseVector") -> Law:
     """The noise of the threshold: its shift costs the threshold's share."""
-    return law_of(mechanism, 1, mechanism.threshold_share * mechanism.epsilon)
+    return law_of(mechanism, mechanism.threshold_share * mechanism.epsilon)
 
 
 def ways_of(mechanism: "SparseVector") -> Iterator[Branch]:
@@ -161,7 +166,7 @@ def ways_of(mechanism: "SparseVector") -> Iterator[Branch]:
     dearest = (1 - mechanism.threshold_share) * mechanism.epsilon / mechanism.k
     for number in range(1, branches + 1):
         charge = dearest / (1 << (branches - number))
-        law = law_of(mechanism, 1 if mechanism.monotonic else 2, charge)
+        law = law_of(mechanism, charge if mechanism.monotonic else charge / 2)
         margin = _margin(law, mechanism.threshold_law, Grid(mechanism.grid), number == branches)
         yield Branch(number, 1 << (number - 1), charge, law, margin)
 
@@ -533,11 +538,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         return Outcome(None, None), used
 
     def align(
-        self,
-        answers: Sequence[Scalar],
-        neighbour: Sequence[Scalar],
-        noise: Sequence[Scalar],
-        output: Sequence[tuple[int | None, Any]],
+        self, answers: Vector, neighbour: Vector, noise: Vector, output: Sequence[Outcome]
     ) -> Iterator[Scalar]:
         """The proof: how far to shift each draw so that the neighbour gives the same output.
 
@@ -551,13 +552,13 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
             shifts, used = self.align_step(used, rise + before - after, outcome)
             yield from shifts
 
-    def rise(self, answers: Sequence[Scalar], neighbour: Sequence[Scalar]) -> Scalar:
+    def rise(self, answers: Vector, neighbour: Vector) -> Scalar:
         """How far the threshold's noise is shifted: not at all where answers (their sum) fall."""
         falling = self.monotonic and sum(neighbour) <= sum(answers)
         return 0 if falling else self.sensitivity
 
     def align_step(
-        self, used: Scalar, move: Scalar, outcome: tuple[int | None, Any]
+        self, used: Scalar, move: Scalar, outcome: Outcome
     ) -> tuple[list[Scalar], Scalar]:
         """The shifts of one answer's draws, and the units then used: `move` where it cleared."""
         branch, _ = outcome
@@ -612,7 +613,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         self,
         answers: ArrayLike | PrivateCounts,
         *,
-        labels: Sequence[Any] | None = None,
+        labels: Labels = None,
         max_answers: int | None = None,
         account: Account | None = None,
     ) -> AboveRelease:
@@ -628,19 +629,11 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
             stream = stream._replace(most=positive_integer("max_answers", max_answers))
         return self._release_prepared(stream, account)
 
-    def prepare(
-        self, answers: ArrayLike | PrivateCounts | Stream, labels: Sequence[Any] | None = None
-    ) -> Stream:
+    def prepare(self, answers: ArrayLike | PrivateCounts | Stream, labels: Labels = None) -> Stream:
         """The answers as a stream; refused before anything is charged."""
         source = answers.source if isinstance(answers, Stream) else answers
         if isinstance(source, PrivateCounts):
-            require_facts(
-                source,
-                sensitivity=self.sensitivity,
-                monotonic=self.monotonic,
-                labelled=labels is not None,
-                grid=self.grid,
-            )
+            require_facts(source, labelled=labels is not None, **claims_of(self))
         if isinstance(answers, Stream):
             return answers
         if isinstance(answers, PrivateCounts):
@@ -658,22 +651,22 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         parts = []
         for chunk in stream.chunks:
             if chunk.places is None:
-                _, places, branches, gaps = sifting.take(chunk.values)
+                above = sifting.take(chunk.values)
             else:
-                taken = chunk.values, chunk.places, chunk.size
-                _, places, branches, gaps = sifting.take_sparse(*taken)
+                above = sifting.take_sparse(chunk.values, chunk.places, chunk.size)
+            _, places, branches, gaps = above
             parts.append((chunk.found(places), chunk.at(places), branches, gaps))
-            if not sifting.going.any():
+            if not sifting.going().any():
                 break
         found, steps, branches, gaps = zip(*parts, strict=True)
-        above = Above(
+        drawn = Above(
             *stream.together(found),
             np.concatenate(branches),
             np.concatenate(gaps),
             int(sifting.used[0]),
-            int(sifting.processed[0]),
+            int(sifting.processed(sifting.taken)[0]),
         )
-        return Draw(above, np.concatenate(steps))
+        return Draw(drawn, np.concatenate(steps))
 
     def winners(self, drawn: Above) -> Winners:
         """What was drawn, in the units of answers; what it proves and what it promises."""
@@ -740,3 +733,318 @@ class AdaptiveSparseVector(SparseVector):
     @property
     def shape(self) -> tuple[int, bool]:
         return self.branches, self.drain
+
+
+# --------------------------------------------------------------------------------------------------
+# The classical mechanisms: the same selections without their gaps, for comparison.
+#
+# Classical Noisy Top-K and Sparse Vector are the mechanisms with gap, less the gaps. Their noise
+# and their cost are the same; that is the point of the paper.
+
+
+@dataclass(frozen=True, slots=True)
+class Classical:
+    """A mechanism that keeps its gaps to itself."""
+
+    mechanism: NoisyTopK | SparseVector
+
+    @errors_without_answers
+    def release(
+        self,
+        answers: ArrayLike,
+        *,
+        labels: Sequence[Any] | None = None,
+        account: Account | None = None,
+    ) -> IndexRelease:
+        """Select on secure exact noise."""
+        release = self.mechanism.release(answers, labels=labels, account=account)
+        return IndexRelease(
+            indices=release.indices,
+            labels=release.labels,
+            epsilon=release.epsilon,
+            promise=release.promise,
+            made=release.made,
+            mechanisms=release.mechanisms,
+        )
+
+
+@public
+def classical(mechanism: NoisyTopK | SparseVector) -> Classical:
+    """The classical form of a mechanism with gap: indices only, at the same cost.
+
+    Parameters
+    ----------
+    mechanism
+        A `NoisyTopK`, `NoisyMax`, `SparseVector` or `AdaptiveSparseVector`.
+
+    >>> from dpgap import NoisyTopK
+    >>> release = classical(NoisyTopK(k=2, epsilon=1000)).release([10, 50, 90, 20])
+    >>> release.indices.tolist(), hasattr(release, "gaps")
+    ([2, 1], False)
+    """
+    if not isinstance(mechanism, NoisyTopK | SparseVector):
+        raise TypeError(
+            "mechanism must be a NoisyTopK, NoisyMax, SparseVector or AdaptiveSparseVector, "
+            f"not {type(mechanism).__name__}"
+        )
+    return Classical(mechanism)
+
+
+# --------------------------------------------------------------------------------------------------
+# The kernel: the same outcomes as the program's, for many answers or many runs.
+#
+# Answers are taken in chunks. Within a chunk every live branch is tried on every answer at once.
+# Which branches live changes only as the budget runs down, at most once for each of them; up to
+# that point the outcomes are final, and after it they are looked at again with fewer branches.
+#
+# Where nearly all answers are 0, only those of them are drawn that clear a branch.
+
+
+# --------------------------------------------------------------------------------------------------
+# The draws out of very many that reach a line, without drawing the others.
+#
+# Of m draws from a law only the few largest may reach the line. They are drawn from the largest on,
+# straight from their own law, as in `dpgap.mechanisms.top_k`, until one falls below. Floats
+# enclose them. Where those leave a floor open, decimals and further bits decide. So what comes out
+# has exactly the law of m draws, of which those below the line are forgotten.
+
+
+Flags = NDArray[np.bool_]
+
+_AT_ONCE = 64
+
+
+def exceedances(law: Law, line: int, size: int, bits: Bits) -> Integers:
+    """The floors of those of `size` draws that are at least `line`, the largest first."""
+    law = require_memoryless(law, "where most answers are 0")
+    words = np.empty(0, dtype=np.uint64)
+    draws: list[TopDraw] = []  # of those words that decimals have looked at, from the first on
+    sums = np.zeros((2, 1))  # enclosing −ln of the uniform that is reached
+    found: list[Integers] = [np.empty(0, dtype=np.int64)]
+    while words.size < size:
+        start = words.size
+        words = np.append(words, bits.words(min(_AT_ONCE, size - start)))
+        sums = sums_of_waits(sums[:, -1], words[start:], size - np.arange(start, words.size))
+        low, high = np.floor(law.quantile_bounds(sums))
+        floors = np.where(low == high, low, 0).astype(np.int64)
+        for at in np.flatnonzero(low != high).tolist():
+            for word in words[len(draws) : start + at + 1].tolist():
+                before = draws[-1] if draws else None
+                uniform = Uniform.of_word(word, bits)
+                draws.append(TopDraw(law, size - len(draws), uniform, before))
+            floors[at] = decide(draws[start + at].enclosure, math.floor)
+        below = np.flatnonzero(floors < line)
+        if below.size:
+            found.append(floors[: below[0]])
+            break
+        found.append(floors)
+    return np.concatenate(found)
+
+
+# --------------------------------------------------------------------------------------------------
+
+
+_WORDS_AT_ONCE = 1 << 16
+_FEW = 64
+_SHORTEST = 1 << 10
+
+
+class FoundAbove(NamedTuple):
+    """Answers found above: the run, the place, the branch that was cleared and the gap of each."""
+
+    runs: Integers
+    indices: Integers
+    branches: NDArray[Any]
+    gaps: NDArray[Any]
+
+    @classmethod
+    def joined(cls, parts: Sequence["FoundAbove"]) -> "FoundAbove":
+        """What parts of a stream brought one after another, run by run in the order asked."""
+        if len(parts) == 1:
+            return parts[0]
+        runs, *others = map(np.concatenate, zip(*parts, strict=True))
+        order = np.argsort(runs, kind="stable")
+        return cls(runs[order], *(each[order] for each in others))
+
+
+_NOTHING = FoundAbove(*[np.empty(0, dtype=np.int64)] * 4)
+
+
+class RunStates:
+    """How far runs side by side have come: units `used`, answers `found`, place of the `last`.
+
+    `thresholds` are noisy and in steps, like all that is compared with them.
+    """
+
+    def __init__(
+        self, program: "SparseVector", thresholds: NDArray[Any], max_answers: int | None
+    ) -> None:
+        # A run that drains goes on with cheap branches when dear ones can no longer be paid.
+        # Otherwise all branches end at once, and one level is left.
+        self._levels = [
+            (live, limit)
+            for live, limit in enumerate(program.limits, start=1)
+            if limit not in program.limits[live:]
+        ][::-1]
+        self._most = max_answers
+        self.thresholds = thresholds
+        self.used, self.found = np.zeros((2, thresholds.size), dtype=np.int64)
+        self.last = np.full(thresholds.size, -1, dtype=np.int64)
+
+    def going(self, runs: Integers | slice = slice(None)) -> Flags:
+        """Which of these runs still take answers."""
+        going: Flags = self.used[runs] <= self._levels[-1][1]
+        if self._most is not None:
+            going &= self.found[runs] < self._most
+        return going
+
+    def processed(self, size: int) -> Integers:
+        """How many of all `size` answers each run has looked at, once all have been taken."""
+        return np.where(self.going(), size, self.last + 1)
+
+    def judge(
+        self, runs: Integers, indices: Integers, branches: NDArray[Any], gaps: NDArray[Any]
+    ) -> FoundAbove:
+        """What these runs find above among the next answers; one row a run.
+
+        Branches are tried cheapest first, and those still alive are always the cheapest ones. So
+        all that matters of an answer is the first branch that it clears, or 0, and that gap.
+        """
+        before = self.found[runs]
+        places = np.flatnonzero(self._charge(runs, branches))
+        counts = self.found[runs] - before
+        columns = places - np.repeat(np.arange(runs.size) * indices.size, counts)
+        found = indices[columns]
+        some = np.flatnonzero(counts)
+        self.last[runs[some]] = found[counts.cumsum()[some] - 1]
+        return FoundAbove(
+            np.repeat(runs, counts), found, branches.ravel()[places], gaps.ravel()[places]
+        )
+
+    def _charge(self, runs: Integers, branches: NDArray[Any]) -> Flags:
+        """Charge for the answers that are above, and say which they are.
+
+        Outcomes are final up to where a branch can no longer be paid. From there on they are
+        looked at again, with the branches that are left.
+        """
+        said, ahead = self._charge_up_to(runs, branches, self._levels[0][1])
+        for live, limit in self._levels[1:]:
+            late = np.flatnonzero(ahead.any(axis=0))
+            if not late.size:
+                break
+            rest = np.s_[:, late[0] :]
+            alive = branches[rest] * (ahead[rest] & (branches[rest] <= live))
+            more, now = self._charge_up_to(runs, alive, limit)
+            said[rest] |= more
+            ahead[rest] &= now
+        return said
+
+    def _charge_up_to(
+        self, runs: Integers, branches: NDArray[Any], limit: int
+    ) -> tuple[Flags, Flags]:
+        """Charge for the answers that cleared a branch in time; say which, and which came late."""
+        hit = branches > 0
+        # A branch charges twice what the one before does, and the first one a single unit.
+        units = branches.astype(np.int64)
+        np.left_shift(1, units, out=units)
+        units >>= 1
+        before = units.cumsum(axis=1)
+        before -= units
+        before += self.used[runs][:, None]
+        late = before > limit
+        if self._most is not None:
+            late |= hit.cumsum(axis=1) - hit + self.found[runs][:, None] >= self._most
+        said = hit & ~late
+        units *= said
+        self.used[runs] += units.sum(axis=1)
+        self.found[runs] += np.count_nonzero(said, axis=1)
+        return said, late
+
+
+class Sifting(RunStates):
+    """Runs side by side on exact noise: answers are taken as they come, in whole grid steps."""
+
+    def __init__(
+        self, program: "SparseVector", runs: int, bits: Bits, max_answers: int | None = None
+    ) -> None:
+        thresholds = int(program.threshold) + program.threshold_law.floors(bits, runs)
+        super().__init__(program, thresholds, max_answers)
+        self._ways, self._bits, self._runs = program.ways, bits, np.arange(runs)
+        self._margins = np.array([way.margin for way in program.ways], dtype=np.int64)
+        self.taken = 0
+        """How many answers every run has been asked, unless it stopped before."""
+
+    def take(self, answers: Integers) -> FoundAbove:
+        """Ask every run the next answers, in steps; those above, by their places among these."""
+        found, runs = [_NOTHING], self._runs.size
+        chunk = max(1, _WORDS_AT_ONCE // runs)
+        for start in range(0, answers.size, chunk):
+            if not self.going().any():
+                break
+            some = answers[start : start + chunk]
+            over = some - self.thresholds[:, None]
+            gaps = np.empty((len(self._ways), runs, some.size), dtype=np.int64)
+            for gap, way in zip(gaps, self._ways, strict=True):
+                np.add(over, way.law.floors(self._bits, runs, some.size), out=gap)
+            found.append(self._judge_all(gaps, np.arange(some.size), some.size, start))
+        return FoundAbove.joined(found)
+
+    def take_sparse(self, values: Integers, places: Integers, size: int) -> FoundAbove:
+        """Ask a single run the next `size` answers: the values at their places, and 0 elsewhere.
+
+        Of the many that are 0 only those that clear a branch are drawn, so that time grows with
+        the values and with what is above, and not with `size`.
+        """
+        found, done = [_NOTHING], 0
+        while done < size and self.going().any():
+            length = min(self._stretch(), size - done)
+            first, last = np.searchsorted(places, [done, done + length])
+            if last - first > _WORDS_AT_ONCE:
+                last = first + _WORDS_AT_ONCE
+                length = int(places[last - 1]) + 1 - done
+            gaps, at = self._events(values[first:last], places[first:last] - done, length)
+            found.append(self._judge_all(gaps, at, length, done))
+            done += length
+        return FoundAbove.joined(found)
+
+    def _stretch(self) -> int:
+        """How many answers at 0 to look at together: so many that few of them clear a branch."""
+        threshold = int(self.thresholds[0])
+        likely = max(float(way.law.tail(way.margin + threshold)) for way in self._ways)
+        return int(min(max(_FEW / max(likely, 2.0**-60), _SHORTEST), 2.0**60))
+
+    def _events(self, values: Integers, places: Integers, length: int) -> tuple[Integers, Integers]:
+        """The gaps of all the values, and of the zeros that clear a branch; and their places."""
+        ways, margins, threshold = self._ways, self._margins, int(self.thresholds[0])
+        zeros = length - values.size
+        clear = []
+        for way, margin in zip(ways, margins, strict=True):
+            reached = exceedances(way.law, int(margin) + threshold, zeros, self._bits)
+            clear.append((reached, self._bits.distinct(reached.size, zeros)))
+        ranks = np.unique(np.concatenate([ranks for _, ranks in clear]))
+        gaps = np.empty((len(ways), values.size + ranks.size), dtype=np.int64)
+        gaps[:, values.size :] = margins[:, None] - 1
+        over = values - threshold
+        for gap, way, (reached, own) in zip(gaps, ways, clear, strict=True):
+            np.add(over, way.law.floors(self._bits, values.size), out=gap[: values.size])
+            gap[values.size + np.searchsorted(ranks, own)] = reached - threshold
+        if not ranks.size:
+            return gaps[:, None], places
+        # The r-th zero stands after as many values as have at most r zeros before them.
+        before = np.searchsorted(places - np.arange(places.size), ranks, side="right")
+        at = np.concatenate([places, ranks + before])
+        order = np.argsort(at)
+        return gaps[:, None, order], at[order]
+
+    def _judge_all(self, gaps: Integers, places: Integers, size: int, done: int) -> FoundAbove:
+        """Take `size` answers, after so many done: those above, of the ones given at `places`."""
+        clears = gaps >= self._margins[:, None, None]
+        some = np.flatnonzero(clears.any(axis=(0, 1)))  # only these can matter, and they are few
+        clears, gaps = clears[..., some], gaps[..., some]
+        first = clears.argmax(axis=0)
+        branches = np.where(clears.any(axis=0), first + 1, 0)
+        gaps = np.take_along_axis(gaps, first[None], axis=0)[0]
+        start = self.taken - done
+        above = self.judge(self._runs, places[some] + self.taken, branches, gaps)
+        self.taken += size
+        return above._replace(indices=above.indices - start)

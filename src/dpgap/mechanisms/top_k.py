@@ -10,11 +10,14 @@ release is post-processing of the very algorithm that the alignment proves priva
 single gaps would each lose half a step, and 25 of them add up to a bias of −12.)
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, field
+from fractions import Fraction
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpgap._package import public
 from dpgap.budget.account import Account
@@ -27,13 +30,16 @@ from dpgap.data.private_counts import (
     sealed,
 )
 from dpgap.estimates.certificates import Evidence
-from dpgap.exact.bits import Bits, secure_bits
-from dpgap.exact.grid import Grid, read_grid, require_labels
+from dpgap.exact.bits import Bits, Words, secure_bits
+from dpgap.exact.grid import Grid, Labels, read_grid, require_labels
 from dpgap.exact.laws import (
     MemorylessLaw,
     Noise,
+    Quantiles,
     RealLaw,
     Scalar,
+    Vector,
+    either,
     law_on_grid,
     require_memoryless,
     require_noise,
@@ -48,9 +54,24 @@ from dpgap.exact.parameters import (
     positive_integer,
     positive_rational,
 )
-from dpgap.exact.reals import Integers
-from dpgap.mechanisms.mechanism import Answers, Claims, Draw, Selecting, Winners, gaps_of
-from dpgap.mechanisms.top_k_kernel import GroupedSelection, TopKProgram, select, select_grouped
+from dpgap.exact.reals import (
+    LOW_MASK,
+    Enclosure,
+    Floats,
+    Integers,
+    RealNoise,
+    Refined,
+    Uniform,
+    exponential_bounds,
+)
+from dpgap.mechanisms.mechanism import (
+    Answers,
+    Claims,
+    Draw,
+    Selecting,
+    Winners,
+    gaps_of,
+)
 from dpgap.releases.drawn import Ranking
 from dpgap.releases.release import MaxRelease, MechanismUsed, Promise, TopKRelease
 
@@ -65,7 +86,7 @@ class OneByOne(NamedTuple):
     """An answer in steps for every candidate."""
 
     private_answers: Integers
-    labels: Sequence[Any] | None
+    labels: Labels
 
     def __repr__(self) -> str:
         return sealed(self)
@@ -81,11 +102,9 @@ class OneByOne(NamedTuple):
         top = np.sort(np.partition(self.private_answers, lowest)[lowest:])
         return top[[-rank for rank in ranks]]
 
-    def choose(self, program: TopKProgram, bits: Bits) -> Draw[Ranking]:
-        """Run the program once."""
-        selection = select(program, self.private_answers, 1, bits)
-        indices = selection.indices[0]
-        ranking = Ranking(indices, named(indices, self.labels), selection.leads[0])
+    def found(self, indices: Integers, leads: Integers) -> Draw[Ranking]:
+        """The winners, and what they are called."""
+        ranking = Ranking(indices, named(indices, self.labels), leads)
         return Draw(ranking, self.private_answers[indices])
 
 
@@ -93,7 +112,7 @@ class InGroups(NamedTuple):
     """An answer in steps for every group, and the groups."""
 
     private_answers: Integers
-    labels: Sequence[Any] | None
+    labels: Labels
     """Labels of the answers by their positions, where they are not the groups' own."""
     groups: Groups
     reach: int | None = None
@@ -113,11 +132,7 @@ class InGroups(NamedTuple):
         ends = np.cumsum(self.groups.sizes[order])
         return self.private_answers[order[np.searchsorted(ends, ranks)]]
 
-    def choose(self, program: TopKProgram, bits: Bits) -> Draw[Ranking]:
-        """Run the program once, and look the winners up."""
-        return self.found(select_grouped(program, self.private_answers, self.groups.sizes, bits))
-
-    def found(self, selection: GroupedSelection) -> Draw[Ranking]:
+    def found(self, selection: "GroupedSelection") -> Draw[Ranking]:
         """The winners by their positions, and what they are called."""
         positions, own = self.groups.find(selection.groups, selection.places)
         labels = own if self.labels is None else named(positions, self.labels)
@@ -126,14 +141,14 @@ class InGroups(NamedTuple):
 
 
 Candidates = OneByOne | InGroups
+Output = tuple[tuple[int, ...], Any]
+"""What a program tells: the winners, and their leads or their lead."""
 
 
-def candidates(
-    own: Claims, law: RealLaw, answers: Answers, labels: Sequence[Any] | None
-) -> Candidates:
+def candidates(own: Claims, law: RealLaw, answers: Answers, labels: Labels) -> Candidates:
     """The answers in steps, and their labels; refused before anything is charged."""
     if isinstance(answers, PrivateCounts):
-        require_claims(own, answers, labelled=labels is not None)
+        require_facts(answers, labelled=labels is not None, **claims_of(own))
         if not isinstance(law, MemorylessLaw):  # the largest draws have no short form
             if answers.labels is None:
                 require_memoryless(law, "where the domain is a table")
@@ -148,32 +163,21 @@ def candidates(
     return OneByOne(steps, require_labels(labels, steps.size, answers))
 
 
-def require_claims(
-    own: Claims, answers: PrivateCounts, *, labelled: bool = False, unknown: bool = False
-) -> None:
-    """Refuse counts that contradict what is claimed of them."""
-    require_facts(
-        answers,
-        sensitivity=own.sensitivity,
-        monotonic=own.monotonic,
-        labelled=labelled,
-        grid=own.grid,
-        unknown=unknown,
-    )
-
-
 def claims_of(own: Claims) -> dict[str, Any]:
-    """What one person can change, as mechanisms are told."""
+    """What a mechanism claims of the answers, as others and `require_facts` are told."""
     return {"monotonic": own.monotonic, "sensitivity": own.sensitivity, "grid": own.grid}
 
 
 def law_for(own: Claims, winners: int, noise: str) -> RealLaw:
     """The noise that each answer gets where ε is for so many winners, each for itself."""
     shared = winners if own.monotonic else 2 * winners
-    return law_on_grid(noise, own.grid, own.sensitivity, own.epsilon / shared)
+    law = law_on_grid(noise, own.grid, own.sensitivity, own.epsilon / shared)
+    if not isinstance(law, RealLaw):
+        raise ValueError(f"noise must be {either(RealLaw)} for a Top-K: {law.name} noise can tie")
+    return law
 
 
-def named(indices: Integers, labels: Sequence[Any] | None) -> tuple[Any, ...] | None:
+def named(indices: Integers, labels: Labels) -> tuple[Any, ...] | None:
     """The labels of some of the answers."""
     return None if labels is None else tuple(labels[i] for i in indices.tolist())
 
@@ -202,17 +206,12 @@ STAYING = Extremes(0, 0, None)
 """Where what comes next makes up for its own fall too, nothing comes down."""
 
 
-def extremes(
-    answers: Sequence[Scalar], falls: Sequence[Scalar], noise: Sequence[Scalar], winners: Any
-) -> Extremes:
+def extremes(answers: Vector, falls: Vector, noise: Vector, winners: Any) -> Extremes:
     """The extremes, from the noise that was drawn."""
-    rise, fall, best = _distances(answers, falls, noise, winners)
-    return _settled(rise, fall, best)
+    return _settled(*_distances(answers, falls, noise, winners))
 
 
-def extremes_undone(
-    answers: Sequence[Scalar], falls: Sequence[Scalar], noise: Sequence[Scalar], winners: Any
-) -> Extremes:
+def extremes_undone(answers: Vector, falls: Vector, noise: Vector, winners: Any) -> Extremes:
     """The same extremes, from noise that was shifted: the way back is the same way, downwards."""
     fallen = [answer - fall for answer, fall in zip(answers, falls, strict=True)]
     rise, fall, best = _distances(fallen, [-fall for fall in falls], noise, winners)
@@ -220,7 +219,7 @@ def extremes_undone(
 
 
 def _distances(
-    answers: Sequence[Scalar], falls: Sequence[Scalar], noise: Sequence[Scalar], winners: Any
+    answers: Vector, falls: Vector, noise: Vector, winners: Any
 ) -> tuple[Scalar, Scalar, int | None]:
     """How far the least noise of winners rises, how far the best loser falls, and which it is."""
     losers = [i for i in range(len(answers)) if i not in winners]
@@ -236,7 +235,7 @@ def _settled(rise: Scalar, fall: Scalar, best: int | None) -> Extremes:
     return Extremes(rise, rise, best) if fall > rise else Extremes(rise, fall, None)
 
 
-def shift_of(place: int, falls: Sequence[Scalar], winners: Any, by: Extremes) -> Scalar:
+def shift_of(place: int, falls: Vector, winners: Any, by: Extremes) -> Scalar:
     """How far the draw of one answer is shifted."""
     if place in winners:
         return falls[place] - by.drop
@@ -296,9 +295,7 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
             self.k, self.epsilon, monotonic=self.monotonic, sensitivity=steps, noise=self.noise
         )
 
-    def run(
-        self, answers: Sequence[Scalar], noise: Noise
-    ) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:
+    def run(self, answers: Vector, noise: Noise) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:
         """The algorithm: the k winning indices, and each winner's lead over the best loser.
 
         Where every answer wins there is no loser, and leads are taken over the last winner.
@@ -309,13 +306,7 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
         leads = [noisy[winner] - noisy[ranking[last]] for winner in ranking[:last]]
         return tuple(ranking[: self.k]), tuple(leads)
 
-    def align(
-        self,
-        answers: Sequence[Scalar],
-        neighbour: Sequence[Scalar],
-        noise: Sequence[Scalar],
-        output: tuple[tuple[int, ...], Any],
-    ) -> list[Scalar]:
+    def align(self, answers: Vector, neighbour: Vector, noise: Vector, output: Output) -> Vector:
         """The proof: how far to shift each draw so that the neighbour gives the same output.
 
         Losers keep their noise. Winners make up for their own change and for the change of the
@@ -337,13 +328,7 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
             answers[i] - neighbour[i] + rise if i in winners else 0 for i in range(len(answers))
         ]
 
-    def unalign(
-        self,
-        answers: Sequence[Scalar],
-        neighbour: Sequence[Scalar],
-        noise: Sequence[Scalar],
-        output: tuple[tuple[int, ...], Any],
-    ) -> list[Scalar]:
+    def unalign(self, answers: Vector, neighbour: Vector, noise: Vector, output: Output) -> Vector:
         """The way back from shifted noise: so no two draws are shifted to the same."""
         winners, _ = output
         if self.law.signed:  # losers kept their noise, and that decides
@@ -352,17 +337,17 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
         by = extremes_undone(answers, falls, noise, winners)
         return [-shift_of(i, falls, winners, by) for i in range(len(answers))]
 
-    def falls(self, answers: Sequence[Scalar], neighbour: Sequence[Scalar]) -> list[Scalar]:
+    def falls(self, answers: Vector, neighbour: Vector) -> list[Scalar]:
         """How far each answer falls behind a common rise: from 0 to 2Δ, to Δ if monotonic."""
         rise = self.rise(answers, neighbour)
         return [rise + before - after for before, after in zip(answers, neighbour, strict=True)]
 
-    def rise(self, answers: Sequence[Scalar], neighbour: Sequence[Scalar]) -> Scalar:
+    def rise(self, answers: Vector, neighbour: Vector) -> Scalar:
         """As far as any answer can rise: Δ, or 0 where all of them fall."""
         # Monotonic answers all move the same way, so their sum tells which way that is.
         return 0 if self.monotonic and sum(neighbour) <= sum(answers) else self.sensitivity
 
-    def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
+    def prepare(self, answers: Answers, labels: Labels = None) -> Candidates:
         found = candidates(self, self.law, answers, labels)
         if self.k > found.size:
             raise ValueError(f"k must be at most the number of answers, {found.size}, not {self.k}")
@@ -370,7 +355,11 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
 
     def draw_paid(self, candidates: Candidates) -> Draw[Ranking]:
         """Select; the caller has paid."""
-        return candidates.choose(self.in_steps(), secure_bits())
+        program, bits, answers = self.in_steps(), secure_bits(), candidates.private_answers
+        if isinstance(candidates, InGroups):
+            return candidates.found(select_grouped(program, answers, candidates.groups.sizes, bits))
+        selected = select(program, answers, 1, bits)
+        return candidates.found(selected.indices[0], selected.leads[0])
 
     def winners(self, drawn: Ranking) -> Winners:
         """What was drawn, in the units of answers; what it proves and what it promises."""
@@ -421,7 +410,7 @@ class NoisyMax(NoisyTopK):
         self,
         answers: Answers,
         *,
-        labels: Sequence[Any] | None = None,
+        labels: Labels = None,
         account: Account | None = None,
     ) -> MaxRelease:
         """Select on secure exact noise: `answers`, `labels` and `account` as for `NoisyTopK`."""
@@ -429,3 +418,340 @@ class NoisyMax(NoisyTopK):
 
     def build(self, drawn: Ranking) -> MaxRelease:
         return MaxRelease.of(NoisyTopK.build(self, drawn))
+
+
+# --------------------------------------------------------------------------------------------------
+# The kernel: the same selection as the program's, for many answers or many runs.
+#
+# Nearly every answer is a certain loser, and one look at its random word tells: the noise it would
+# need to matter has a known chance, and the word is either below that or not. Logarithms are taken
+# of the contenders only. They are ranked on floats that enclose their noisy answers; wherever those
+# overlap, the program itself decides, on the same draws. So the result is the program's, exactly.
+#
+# One pass over the answers, constant extra memory.
+
+
+_SMALL = 1 << 11
+_FIRST_CHUNK = 1 << 8
+_CHUNK = 1 << 15
+_WORDS_AT_ONCE = 1 << 18
+_BLOCK = 64
+_ALL_BITS = np.uint64((1 << 64) - 1)
+
+
+Bools = NDArray[np.bool_]
+
+
+class Selected(NamedTuple):
+    """One row a run: indices, best first, and each one's lead, in steps."""
+
+    indices: Integers
+    leads: Integers
+
+
+def select(program: NoisyTopK, answers: Integers, runs: int, bits: Bits) -> Selected:
+    """Run the program `runs` times on the same answers, in steps, with fresh noise."""
+    rows = []
+    for some, words in contenders(program.law, program.k, answers, runs, bits):
+        ranking = _rank(program, answers[some], words, bits)
+        rows.append((some[ranking.indices], ranking.leads))
+    return Selected(*map(np.concatenate, zip(*rows, strict=True)))
+
+
+def contenders(
+    law: RealLaw, k: int, answers: Integers, runs: int, bits: Bits
+) -> Iterator[tuple[Integers, Words]]:
+    """Some runs at a time: the answers that may be among the best k + 1, in order, and their words.
+
+    Words have the shape (words of a draw, runs, answers).
+    """
+    n, size = answers.size, law.words
+    if n > _SMALL:
+        for _ in range(runs):
+            some, words = _contenders(law, min(k + 1, n), answers, bits)
+            yield some, words[:, None, :]
+        return
+    at_once = max(1, _WORDS_AT_ONCE // max(1, n * size))
+    for done in range(0, runs, at_once):
+        yield np.arange(n), bits.words(size, min(at_once, runs - done), n)
+
+
+def _contenders(law: RealLaw, need: int, answers: Integers, bits: Bits) -> tuple[Integers, Words]:
+    """The answers that may be among the best `need`, in order, and their words."""
+    best = int(answers.max())
+    contenders = np.empty(0, dtype=np.int64)
+    words = np.empty((law.words, 0), dtype=np.uint64)
+    low, high = np.empty(0), np.empty(0)
+    bar = -math.inf  # what an answer must reach: the need-th largest lower bound so far
+    start, size = 0, _FIRST_CHUNK
+    while start < answers.size:
+        chunk = answers[start : start + size]
+        first = bits.words(chunk.size)
+        hits = _may_reach(law, first, bar, chunk - best)
+        if hits.size:
+            drawn = first[None, hits]
+            if law.words > 1:
+                drawn = np.concatenate([drawn, bits.words(law.words - 1, hits.size)])
+            new_low, new_high = noisy_bounds(chunk[hits] - best, law.bounds(drawn))
+            low, high = np.concatenate([low, new_low]), np.concatenate([high, new_high])
+            contenders = np.concatenate([contenders, hits + start])
+            words = np.concatenate([words, drawn], axis=1)
+            if low.size >= need:
+                bar = float(np.partition(low, -need)[-need])
+                kept = high >= bar
+                contenders, words = contenders[kept], words[:, kept]
+                low, high = low[kept], high[kept]
+        start, size = start + size, min(2 * size, _CHUNK)  # the bar rises before chunks grow
+    return contenders, words
+
+
+def _may_reach(law: RealLaw, words: Words, bar: float, offsets: Integers) -> Integers:
+    """Where an offset plus its noise may reach the bar; never misses any.
+
+    Noise beyond x needs E·scale > x, less the overshoot, so m < 2^63·e^(−x/scale) and,
+    with two signs, a top bit of 0. The limit on m is that of the largest offset in a block of
+    answers, and each rounding is outweighed in the direction of a hit.
+    """
+    blocks = np.maximum.reduceat(offsets, np.arange(0, offsets.size, _BLOCK)).astype(np.float64)
+    beyond = bar - blocks - (abs(bar) + np.abs(blocks)) * 2.0**-48
+    beyond -= float(law.overshoot) * (1 + 2.0**-48)
+    exponent = np.maximum(beyond, 0.0) * ((1 - 2.0**-40) / float(law.scale))
+    chance = np.minimum(np.exp(-exponent) * (1 + 2.0**-30), 1.0)
+    limits = (chance * 2.0**63).astype(np.uint64) + np.uint64(2)
+    if law.signed:
+        limits[exponent == 0] = _ALL_BITS  # negative noise may do as well
+    else:
+        words = words & LOW_MASK
+    return np.flatnonzero(words <= np.repeat(limits, _BLOCK)[: words.size])
+
+
+def noisy_bounds(offsets: Integers, ends: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    """Floats around offset + noise, which has these ends; the sum's roundings are outweighed."""
+    (low, high), whole = ends, offsets.astype(np.float64)
+    slack = (np.abs(whole) + np.abs(low)) * 2.0**-50
+    return whole + low - slack, whole + high + slack
+
+
+def _rank(program: NoisyTopK, answers: Integers, words: Words, bits: Bits) -> Selected:
+    """Rank every row of `words` (shape: words of a draw, runs, answers)."""
+    low, high = noisy_bounds(answers - answers.max(), program.law.bounds(words))
+    order, leads, certain = ranked(low, high, program.k)
+    for row in np.flatnonzero(~certain):
+        noise = RealNoise(program.law.reals(words[:, row], bits))
+        order[row], leads[row] = program.run(answers.tolist(), noise)
+    return Selected(order, leads)
+
+
+def ranked(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Bools]:
+    """Rank enclosed numbers row by row: the best k, their leads, and where that is certain."""
+    order, low, high, certain = in_order(low, high, min(k + 1, low.shape[1]))
+    least = np.floor(low[:, :-1] - high[:, -1:])
+    most = np.floor(high[:, :-1] - low[:, -1:])
+    certain &= (least == most).all(axis=1)
+    # Rows left open may hold infinities; they are replaced. A copy, because a view would still
+    # hold the ranking of those who lost.
+    return order[:, :k].copy(), least.astype(np.int64), certain
+
+
+def in_order(low: Floats, high: Floats, need: int) -> tuple[Integers, Floats, Floats, Bools]:
+    """The places of the best so many in each row, with their ends, and where that is certain."""
+    runs, n = low.shape
+    starts = np.arange(runs)[:, None] * n  # of rows; whole arrays are indexed quickest as flat ones
+    best = np.argpartition(low, n - need, axis=1)[:, n - need :] + starts
+    ranks = np.argsort(-low.take(best), axis=1)
+    order = best.take(ranks + starts // n * need)
+    # Decided where each of the best `need` is certainly above everything ranked after it.
+    others = high.copy()
+    others.put(best, -np.inf)
+    low, high = low.take(order), high.take(order)
+    after = np.concatenate([high[:, 1:], others.max(axis=1, keepdims=True)], axis=1)
+    rest = np.maximum.accumulate(after[:, ::-1], axis=1)[:, ::-1]
+    certain: Bools = np.logical_and.reduce(low > rest, axis=1)
+    return order - starts, low, high, certain
+
+
+# --------------------------------------------------------------------------------------------------
+# Noisy Top-K on grouped answers: many answers with the same value cost no more than a few.
+#
+# Of m answers with one value, only the k + 1 largest noises can matter. Those are drawn straight
+# from their own law: with V₁, V₂, … uniform, the largest of m uniforms is V₁^(1/m), the next is
+# that times V₂^(1/(m−1)), and so on; noise is the law's quantile of them. So a whole table is
+# selected from by its count of counts, whatever the number of its items, and the result has the law
+# of selecting from all the answers one by one, ties and gaps included.
+#
+# Like every draw, these are real numbers refined on demand: floats enclose them, and where floats
+# overlap the program decides on decimals and further bits.
+
+
+_STRETCH = 256
+_GROWTH = 8
+
+
+class GroupedSelection(NamedTuple):
+    """For each winner, best first: its group, its place in the group, and its lead in steps.
+
+    Places are uniform among a group's members and distinct.
+    """
+
+    groups: Integers
+    places: Integers
+    leads: Integers
+
+
+def select_grouped(
+    program: NoisyTopK, values: Integers, sizes: Integers, bits: Bits
+) -> GroupedSelection:
+    """Run the program once on answers given as values and how many answers have each."""
+    law = require_memoryless(program.law, "for grouped answers")
+    tops = Tops(law, program.k, values, sizes, bits)
+    order, leads, certain = ranked(tops.low[None], tops.high[None], program.k)
+    winners, whole = order[0], leads[0]
+    if not certain[0]:
+        indices, exact_leads = program.run(values[tops.groups].tolist(), RealNoise(tops.exact()))
+        winners, whole = np.array(indices), np.array(exact_leads, dtype=np.int64)
+    groups = tops.groups[winners]
+    return GroupedSelection(groups, places_of(groups, sizes, bits), whole)
+
+
+class Tops:
+    """The noisy answers that may be among the best k + 1, as enclosing floats and as reals.
+
+    A group's answers are drawn from its largest on, some *positions* at a time: all that are sure
+    to be needed, and from then on a few more than before. Where a `line` is given, answers below
+    it do not matter, and twice as many are drawn every time. Floats are less the largest value.
+    """
+
+    def __init__(
+        self,
+        law: Quantiles,
+        k: int,
+        values: Integers,
+        sizes: Integers,
+        bits: Bits,
+        line: int | None = None,
+    ) -> None:
+        self._law, self._bits, self._sizes = law, bits, sizes
+        need = min(k + 1, int(sizes.sum()))
+        offsets = values - values.max()
+        self.groups = self._positions = np.empty(0, dtype=np.int64)
+        self.low, self.high = np.empty(0), np.empty(0)
+        self._blocks: list[tuple[int, Integers, Words]] = []
+        sums = np.zeros((2, sizes.size))  # enclosing −ln of the uniform that is reached
+        active, position = np.arange(sizes.size), 0
+        bar = -math.inf if line is None else float(line - int(values.max()))
+        while active.size and position < need:
+            missing = need - self.low.size
+            count = -(-missing // active.size) if missing > 0 else max(1, position // _GROWTH)
+            count = min(count, need - position, int(sizes[active].min()) - position)
+            if line is not None:
+                count = min(count, max(1, position))
+            words = bits.words(count, active.size)
+            self._blocks.append((position, active, words))
+            positions = np.arange(position, position + count)[:, None]
+            reached = sums_of_waits(sums[:, active], words, sizes[active] - positions)
+            sums[:, active] = reached[:, -1]
+            low, high = noisy_bounds(offsets[active], law.quantile_bounds(reached))
+            cells = np.zeros(low.shape, dtype=np.int64)
+            self.groups = np.append(self.groups, cells + active)
+            self._positions = np.append(self._positions, cells + positions)
+            self.low, self.high = np.append(self.low, low), np.append(self.high, high)
+            if self.low.size >= need:
+                bar = max(bar, float(np.partition(self.low, -need)[-need]))
+            kept = self.high >= bar
+            self.groups, self._positions = self.groups[kept], self._positions[kept]
+            self.low, self.high = self.low[kept], self.high[kept]
+            # A group whose last answer is certainly too low has no better one to come.
+            position += count
+            active = active[(high[-1] >= bar) & (sizes[active] > position)]
+
+    def exact(self) -> Iterator[Refined]:
+        """The noise of each contender; to be asked for once, since it draws what is left open."""
+        draws: dict[tuple[int, int], TopDraw] = {}
+        for start, groups, words in self._blocks:
+            for position, row in enumerate(words.tolist(), start):
+                for group, word in zip(groups.tolist(), row, strict=True):
+                    left = int(self._sizes[group]) - position
+                    uniform = Uniform.of_word(word, self._bits)
+                    before = draws.get((group, position - 1))
+                    draws[group, position] = TopDraw(self._law, left, uniform, before)
+        for key in zip(self.groups.tolist(), self._positions.tolist(), strict=True):
+            yield draws[key].enclosure
+
+
+def sums_of_waits(start: Floats, words: Words, left: Integers) -> Floats:
+    """Enclosed sums of the first, the first two, … E/left, from a start that is enclosed as well.
+
+    Lower and upper ends are along the first axis, sums along the second. Numbers are added up in
+    stretches, and stretches as a whole, so that roundings stay few.
+    """
+    sums: Floats = np.array(exponential_bounds(1.0, words))
+    sums /= left
+    for at in range(0, len(words), _STRETCH):
+        stretch = sums[:, at : at + _STRETCH]
+        if len(words) > 1:
+            np.cumsum(stretch, axis=1, out=stretch)
+        stretch += start[:, None]
+        start = stretch[:, -1]
+    slack = (min(len(words), _STRETCH) + len(words) / _STRETCH + 8) * 2.0**-52
+    sums[0] *= 1 - slack
+    sums[1] *= 1 + slack
+    return sums
+
+
+class TopDraw:
+    """The next largest of many draws from a law, as a real number refined on demand.
+
+    −ln of the uniform whose quantile it is grows, from one to the next, by an exponential over
+    how many draws are `left`.
+    """
+
+    __slots__ = ("_before", "_enclosures", "_law", "_left", "_sums", "_uniform")
+
+    def __init__(
+        self, law: Quantiles, left: int, uniform: Uniform, before: "TopDraw | None" = None
+    ) -> None:
+        self._law, self._left, self._uniform, self._before = law, left, uniform, before
+        self._sums: dict[int, Enclosure] = {}
+        self._enclosures: dict[int, Enclosure] = {}
+
+    def enclosure(self, level: int) -> Enclosure:
+        """Rationals below and above the draw; 64 more bits a level."""
+        if level not in self._enclosures:
+            law, known = self._law, level
+            while not self._sum(known)[0]:  # nothing is known yet of how large the draw is
+                known += 1
+            low, high = self._sum(known)
+            digits = 40 * (known + 2)
+            slack = law.scale / 10 ** (digits // 2)
+            self._enclosures[level] = (
+                law.scale * law.exact_quantile(high, digits) - slack,
+                law.scale * law.exact_quantile(low, digits) + slack,
+            )
+        return self._enclosures[level]
+
+    def _sum(self, level: int) -> Enclosure:
+        """−ln of the uniform; rounded outwards, since exact fractions would grow and grow."""
+        todo = [self]
+        while level not in todo[-1]._sums and todo[-1]._before is not None:
+            todo.append(todo[-1]._before)
+        for draw in reversed(todo):
+            if level in draw._sums:
+                continue
+            low, high = draw._before._sums[level] if draw._before else (Fraction(0), Fraction(0))
+            fine = 1 << 64 * (level + 3) + draw._left.bit_length()
+            near, far = draw._uniform.exponential(level + 1)
+            low, high = low + near / draw._left, high + far / draw._left
+            ends = Fraction(math.floor(low * fine), fine), Fraction(math.ceil(high * fine), fine)
+            draw._sums[level] = ends
+        return self._sums[level]
+
+
+def places_of(groups: Integers, sizes: Integers, bits: Bits) -> Integers:
+    """A uniform place in its group for every winner, no place twice."""
+    winners: dict[int, list[int]] = {}
+    for rank, group in enumerate(groups.tolist()):
+        winners.setdefault(group, []).append(rank)
+    places = np.empty(groups.size, dtype=np.int64)
+    for group, own in winners.items():
+        places[own] = bits.distinct(len(own), int(sizes[group]))
+    return places

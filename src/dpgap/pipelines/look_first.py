@@ -15,7 +15,7 @@ import numpy as np
 from dpgap.exact.grid import Grid
 from dpgap.exact.reals import Floats, Integers
 from dpgap.exact.shells import ShellNoise
-from dpgap.mechanisms.joint_kernel import log_choose
+from dpgap.mechanisms.joint import log_choose
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint
 from dpgap.mechanisms.top_k import Candidates
 from dpgap.pipelines.routes import JointRoute, RankedRoute, TopKClaims
@@ -30,7 +30,7 @@ from dpgap.releases.drawn import Values
 # units of the sensitivity.
 #
 # - As a set: sets other than the top set are in classes by the first rank that they leave out and
-#   the lowest that they take (`dpgap.mechanisms.joint_kernel`). A class wins about in proportion to
+#   the lowest that they take (`dpgap.mechanisms.joint`). A class wins about in proportion to
 #   its size times e^(half-margin / scale), and it has a known share of the right members.
 # - Ranked: noise lifts a count x over a line z with chance e^(−(z − x)/b), at most 1. The line is
 #   where k are lifted over it; the chances of the top k are their chances to be found.

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 
 from dpgap.exact.bits import Bits
-from dpgap.exact.geometric import GeometricNoise
-from dpgap.exact.laws import LaplaceNoise, Law, RealLaw, Scalar
+from dpgap.exact.laws import GeometricNoise, LaplaceNoise, Law, RealLaw, Scalar
 from dpgap.exact.parameters import altered
 from dpgap.exact.reals import Integers
 from dpgap.mechanisms.histogram import NoisyHistogram

@@ -49,8 +49,7 @@ from dpgap._package import __version__, public
 from dpgap.budget.account import tells_too_much
 from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.errors import COINS, GapErrors, HistogramError, LaplaceSum, MeasurementError
-from dpgap.exact.geometric import GeometricNoise
-from dpgap.exact.laws import Decay, ExponentialNoise, LaplaceNoise, StaircaseNoise
+from dpgap.exact.laws import Decay, ExponentialNoise, GeometricNoise, LaplaceNoise, StaircaseNoise
 from dpgap.exact.parameters import exact_text, power_of_two
 from dpgap.exact.shells import CubeNoise, HullNoise
 from dpgap.printable import DocumentError

@@ -110,9 +110,7 @@ def _parts(
     thresholds = subject.thresholds(task.k, runs, np.random.default_rng(choice))
     own = None if isinstance(mechanism, MeasuredTopK) else thresholds
     start = 0
-    for part, size in batches(
-        mechanism, subject.ranked, runs=runs, seed=noise, thresholds=own, workers=1
-    ):
+    for part, size in batches(mechanism, subject.ranked, runs=runs, seed=noise, thresholds=own):
         yield part, thresholds[start : start + size]
         start += size
 

@@ -15,8 +15,8 @@ is asked for a sequence of outputs, one a run; for others `run(answers, noise)` 
 again with float noise, which is the continuous algorithm. A subclass that changes `run` or has a
 `simulate` of its own counts as such a mechanism.
 
-- `batch`: batches of runs, on threads, and programs of one's own.
-- `top_k`, `joint`, `sparse_vector`, `measured`: the mechanisms and the pipelines.
+- `batch`: batches of runs; pipelines, and programs of one's own.
+- `selections`: the mechanisms that select.
 - `floats`: float noise, and what comes out.
 
 May import `pipelines` and what is below.
@@ -34,7 +34,7 @@ from dpgap.simulation.floats import (
     Runs,
     TopKRuns,
 )
-from dpgap.simulation.top_k import Ranked
+from dpgap.simulation.selections import Ranked
 
 __all__ = [
     "AboveRuns",

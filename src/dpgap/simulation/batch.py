@@ -1,9 +1,7 @@
-"""Many runs of a mechanism or a pipeline, in batches that are the same on any number of threads."""
+"""Many runs of a mechanism or a pipeline, in batches."""
 
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpgap._package import public
 from dpgap.data.private_counts import errors_without_answers
+from dpgap.estimates.linear import combine, combined_variance
+from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.grid import MAX_STEPS, Grid
 from dpgap.exact.laws import Law, require_law
 from dpgap.exact.parameters import positive_integer
@@ -19,26 +19,34 @@ from dpgap.exact.shells import ShellNoise
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
-from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
+from dpgap.mechanisms.measuring import CountHull, Cube, Joint, Laplace
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
+from dpgap.pipelines import paper
 from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
+from dpgap.pipelines.best import estimates_after_above, estimates_after_top_k
+from dpgap.pipelines.routes import JointRoute, PaperRoute, RankedRoute
 from dpgap.simulation.floats import (
     AboveRuns,
     HistogramRuns,
     HybridRuns,
     JointRuns,
+    MeasuredRuns,
     ProgramRuns,
     Rng,
+    RoutedRuns,
     TopKRuns,
     draw,
     draw_shells,
-    generator,
 )
-from dpgap.simulation.joint import LikelyClasses, select_sets
-from dpgap.simulation.measured import measure_above, measured_batch
-from dpgap.simulation.sparse_vector import sift_runs
-from dpgap.simulation.top_k import Ranked, arrays_only, best_runs, select_runs
+from dpgap.simulation.selections import (
+    LikelyClasses,
+    Ranked,
+    arrays_only,
+    best_runs,
+    select_sets,
+    sift_runs,
+)
 
 # --------------------------------------------------------------------------------------------------
 # Mechanisms of others: any program that `run`s on answers and noise, on float noise.
@@ -197,13 +205,13 @@ def _selecting(mechanism: NoisyTopK | JointTopK, ranked: Ranked) -> Batch:
         return _joint(mechanism, ranked)
     program = mechanism.in_steps()
     ranked = ranked.less(int(ranked.answers.max()))
-    grid = Grid(mechanism.grid).width
+    grid, last = Grid(mechanism.grid).width, min(program.k, ranked.size - 1)
 
     def batch(part: slice, rng: Rng) -> TopKRuns:
-        indices, leads = select_runs(program, ranked, part.stop - part.start, rng)
-        gaps = leads.astype(np.float64)
-        gaps[:, :-1] -= leads[:, 1:]
-        return TopKRuns(indices, gaps * grid)
+        places, values = best_runs(program, ranked, part.stop - part.start, rng)
+        leads = np.floor(values[:, :last] - values[:, last : last + 1])
+        leads[:, :-1] -= leads[:, 1:]
+        return TopKRuns(places[:, : program.k], leads * grid)
 
     return batch
 
@@ -261,7 +269,7 @@ def _above(
 
     def batch(part: slice, rng: Rng) -> AboveRuns:
         found, states = sift_runs(program, ranked, whole[part], rng, max_answers)
-        indices, branches, gaps = found
+        _, indices, branches, gaps = found
         gaps *= grid
         gaps += offsets[branches]
         gaps += np.repeat(thresholds.rounded_up[part], states.found)
@@ -295,10 +303,187 @@ def _thresholds(mechanism: SparseVector, thresholds: ArrayLike | None, runs: int
 
 
 # --------------------------------------------------------------------------------------------------
+# Many runs of a pipeline at once: select, measure, estimate, as `dpgap.pipelines.arrays` does.
+#
+# The paper's estimates are its formulas for all runs side by side; tests hold them to the ones that
+# releases use. The best method's estimates are computed by the very code of releases, and integrate
+# numerically for every run: that takes most of the time.
+
+
+def measure_top_k(
+    route: RankedRoute | JointRoute | PaperRoute,
+    answers: Integers,
+    selected: TopKRuns | JointRuns,
+    rng: Rng,
+) -> MeasuredRuns:
+    """Measure and estimate the winners of every run."""
+    grid = Grid(route.selection.grid).width
+    truth = answers[selected.indices]
+    measurements = measure(route.measurement, truth, rng)
+    if isinstance(selected, JointRuns):
+        order = np.argsort(-measurements, axis=1, kind="stable")
+        selected, truth, measurements = (
+            JointRuns(np.take_along_axis(selected.indices, order, axis=1), selected.leads),
+            np.take_along_axis(truth, order, axis=1),
+            np.take_along_axis(measurements, order, axis=1),
+        )
+        estimates = measurements
+        variances = np.full_like(estimates, route.measurement.variance(route.k))
+    elif isinstance(route, PaperRoute):
+        estimates, variances = paper.estimates_after_top_k(
+            route.selection, route.measurement, measurements, selected.gaps
+        )
+    elif isinstance(route, RankedRoute):
+        leads = np.cumsum(selected.gaps[:, ::-1], axis=1)[:, ::-1]
+        estimates, variances = estimates_after_top_k(
+            route.selection, route.measurement, measurements, leads
+        )
+    return MeasuredRuns(selected, measurements, estimates, _floats(truth, grid), variances)
+
+
+def measure_above(
+    pipeline: MeasuredAbove,
+    answers: Integers,
+    selected: AboveRuns,
+    thresholds: Floats,
+    rng: Rng,
+) -> MeasuredRuns:
+    """Measure and estimate the answers found in every run; `thresholds` has one for each run."""
+    truth = answers[selected.indices]
+    estimate = _paper_above if isinstance(pipeline.measurement, Laplace) else _best_above
+    measurements, estimates, variances = estimate(pipeline, truth, selected, thresholds, rng)
+    grid = Grid(pipeline.selection.grid).width
+    return MeasuredRuns(selected, measurements, estimates, _floats(truth, grid), variances)
+
+
+def _paper_above(
+    pipeline: MeasuredAbove, truth: Integers, selected: AboveRuns, thresholds: Floats, rng: Rng
+) -> tuple[Floats, Floats, Floats]:
+    """Measurements whose noise grows with how many there are, weighted with gaps by variance."""
+    selection, measurement = pipeline.selection, pipeline.measurement
+    assert isinstance(measurement, Laplace)
+    grid = Grid(measurement.grid).width
+    unit = measurement.law_in_steps(1)  # of all laws the smallest; they differ by scale alone
+    most = int(selected.found.max(initial=0))
+    of_count = np.array([0.0, *(measurement.variance(count) for count in range(1, most + 1))])
+    measurements = draw(unit, rng, truth.size)
+    measurements *= np.repeat(selected.found.astype(np.float64), selected.found)
+    np.floor(measurements, out=measurements)
+    measurements += truth
+    measurements -= unit.floor_mean
+    measurements *= grid
+    own = np.repeat(of_count[selected.found], selected.found)
+    of_gap = paper.gap_variances(selection)[selected.branch_of - 1]
+    noisy = selected.gaps + np.repeat(thresholds, selected.found)
+    estimates = combine(measurements, noisy, 0.0, own, of_gap)
+    return measurements, estimates, combined_variance(own, of_gap)
+
+
+def _best_above(
+    pipeline: MeasuredAbove, truth: Integers, selected: AboveRuns, thresholds: Floats, rng: Rng
+) -> tuple[Floats, Floats, Floats]:
+    """Joint measurements; runs that found equally many are taken together.
+
+    The estimates know one threshold, the selection's. All is moved there, and back.
+    """
+    selection, measurement = pipeline.selection, pipeline.measurement
+    assert isinstance(measurement, Joint)
+    grid, own = Grid(selection.grid).width, float(selection.threshold)
+    up, own_up = np.ceil(thresholds / grid) * grid, np.ceil(own / grid) * grid
+    moved, rounded_up = up - own_up, (up - thresholds) - (own_up - own)
+    starts = selected.found.cumsum() - selected.found
+    measurements, estimates, variances = (np.empty(truth.size) for _ in range(3))
+    for count in np.unique(selected.found[selected.found > 0]).tolist():
+        runs = np.flatnonzero(selected.found == count)[:, None]
+        places = starts[runs] + np.arange(count)
+        measurements[places] = measured = measure(measurement, truth[places], rng)
+        found = estimates_after_above(
+            selection,
+            measurement,
+            measured - moved[runs],
+            selected.gaps[places] - rounded_up[runs],
+            selected.branch_of[places],
+        )
+        estimates[places], variances[places] = found.means + moved[runs], found.variances
+    return measurements, estimates, variances
+
+
+def measure(
+    measurement: Laplace | Joint, truth: Integers, rng: Rng, finer: int | None = None
+) -> Floats:
+    """Released values of answers in the selection's steps; one row for every run.
+
+    The measurement's grid is `finer` than the selection's, unless said as a pipeline has it.
+    """
+    (runs, count), grid = truth.shape, Grid(measurement.grid).width
+    if isinstance(measurement, Laplace):  # exact noise takes a sixth more time
+        law = measurement.law_in_steps(count)
+        return _floats(truth + np.floor(draw(law, rng, runs, count)) - law.floor_mean, grid)
+    noise = measurement.draws(count, runs, InsecureSeededBits(int(rng.integers(1 << 62))))
+    return _floats(truth * (measurement.finer if finer is None else finer) + noise, grid)
+
+
+def _floats(steps: NDArray[Any], grid: float) -> Floats:
+    values: Floats = np.multiply(steps, grid, dtype=np.float64)
+    return values
+
+
+# --------------------------------------------------------------------------------------------------
+# Many runs of the best method: look, decide, and take in each run the route that was decided on.
+#
+# The very code of releases decides. Runs on the same route are selected and measured together.
+
+
+def measured_batch(
+    pipeline: MeasuredTopK, ranked: Ranked, selecting: Callable[[Any], Batch]
+) -> Batch:
+    """How a pipeline is run; `selecting` says how a selection is."""
+    select = cache(selecting)
+
+    def on_route(route: int, part: slice, rng: Rng) -> MeasuredRuns:
+        taken = pipeline.routes[route]
+        return measure_top_k(taken, ranked.answers, select(taken.selection)(part, rng), rng)
+
+    looking = pipeline.looking
+    if looking is None or pipeline.k == ranked.size:
+        return lambda part, rng: on_route(0, part, rng)
+    ranks = np.array(looking.rule(ranked.size).ranks)
+    looked_at = ranked.answers[ranked.order[ranks - 1]]
+
+    def batch(part: slice, rng: Rng) -> MeasuredRuns:
+        truth = np.broadcast_to(looked_at, (part.stop - part.start, ranks.size))
+        looks = measure(looking.measurement, truth, rng, finer=1)
+        routes = 1 + looking.decide(looks, ranked.size)
+        taken = [(route, np.flatnonzero(routes == route)) for route in np.unique(routes).tolist()]
+        found = [(rows, on_route(route, slice(0, rows.size), rng)) for route, rows in taken]
+        return _together(routes, pipeline.k, found)
+
+    return batch
+
+
+def _together(routes: Integers, k: int, found: list[tuple[Integers, MeasuredRuns]]) -> MeasuredRuns:
+    """The runs of all routes, each at its place; what a route does not have is not a number."""
+    shape = routes.size, k
+    selected = RoutedRuns(
+        np.empty(shape, dtype=np.int64),
+        np.full(shape, np.nan),
+        np.full(routes.size, np.nan),
+        routes,
+    )
+    runs = MeasuredRuns(selected, *(np.empty(shape) for _ in range(4)))
+    for rows, some in found:
+        for name in ("indices", "gaps", "leads"):
+            if hasattr(some.selected, name):
+                getattr(selected, name)[rows] = getattr(some.selected, name)
+        for name in ("measurements", "estimates", "truth", "variances"):
+            getattr(runs, name)[rows] = getattr(some, name)
+    return runs
+
+
+# --------------------------------------------------------------------------------------------------
 
 
 RUNS_IN_A_BATCH = 5_000
-_LARGE_K = 16
 
 
 @public
@@ -311,8 +496,6 @@ def simulate(
     seed: int | None = None,
     thresholds: ArrayLike | None = None,
     max_answers: int | None = None,
-    workers: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Any:
     """Run a mechanism or a pipeline many times on the same answers, for research.
 
@@ -330,36 +513,19 @@ def simulate(
         How many runs. All are returned at once: where they are too many for memory, take them from
         `dpgap.simulation.batches`.
     seed
-        The same seed gives the same runs, whatever the number of workers.
+        The same seed gives the same runs.
     thresholds
         For every run of a Sparse Vector a threshold of its own; fastest in order of size.
     max_answers
         After how many answers each run of a Sparse Vector stops.
-    workers
-        How many threads. By default one for every usable core where single steps are large enough
-        for that to pay: for the best method's estimates, and for large k.
-    progress
-        `progress(done, runs)` is called as batches end.
 
     >>> import dpgap
     >>> runs = dpgap.simulate(dpgap.NoisyMax(epsilon=1), [90, 50, 10], runs=5, seed=1)
     >>> runs.indices.shape, runs.gaps.shape
     ((5, 1), (5, 1))
     """
-    done, parts = 0, []
-    for part, size in batches(
-        mechanism,
-        answers,
-        runs=runs,
-        seed=seed,
-        thresholds=thresholds,
-        max_answers=max_answers,
-        workers=workers,
-    ):
-        parts.append(part)
-        done += size
-        if progress is not None:
-            progress(done, runs)
+    options: dict[str, Any] = {"thresholds": thresholds, "max_answers": max_answers}
+    parts = [part for part, _ in batches(mechanism, answers, runs=runs, seed=seed, **options)]
     return type(parts[0]).joined(parts)
 
 
@@ -371,40 +537,15 @@ def batches(
     seed: int | None = None,
     thresholds: ArrayLike | None = None,
     max_answers: int | None = None,
-    workers: int | None = None,
 ) -> Iterator[tuple[Any, int]]:
     """The same runs a batch at a time, each with its size, so that memory stays bounded."""
     runs = positive_integer("runs", runs)
-    workers = positive_integer(
-        "workers", _fitting_workers(mechanism) if workers is None else workers
-    )
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
         raise ValueError(f"seed must be None or a whole number from 0 up, not {seed!r}")
     batch = batch_of(mechanism, answers, runs, thresholds, max_answers)
     slices = [slice(at, min(at + RUNS_IN_A_BATCH, runs)) for at in range(0, runs, RUNS_IN_A_BATCH)]
     seeds = np.random.SeedSequence(seed).spawn(len(slices))
-    tasks = iter(zip(slices, seeds, strict=True))
-    if workers == 1 or len(slices) == 1:
-        for part, own in tasks:
-            yield batch(part, generator(own)), part.stop - part.start
-        return
-    with ThreadPoolExecutor(workers) as pool:
-        waiting: list[tuple[Future[Any], slice]] = []
-        while True:
-            # A few tasks are under way at any time, so that finished ones do not pile up.
-            for part, own in islice(tasks, 2 * workers - len(waiting)):
-                waiting.append((pool.submit(batch, part, generator(own)), part))
-            if not waiting:
-                return
-            future, part = waiting.pop(0)
-            yield future.result(), part.stop - part.start
-
-
-def _fitting_workers(mechanism: Any) -> int:
-    """How many threads pay: small steps make them wait for each other."""
-    is_pipeline = isinstance(mechanism, MeasuredTopK | MeasuredAbove)
-    selection = mechanism.selection if is_pipeline else mechanism
-    large = isinstance(selection, NoisyTopK | SparseVector) and selection.k >= _LARGE_K
-    if not large and not (is_pipeline and mechanism.method != "paper"):
-        return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for part, own in zip(slices, seeds, strict=True):
+        with np.errstate(all="ignore"):  # whatever the caller's settings are
+            made = batch(part, np.random.Generator(np.random.SFC64(own)))
+        yield made, part.stop - part.start

@@ -24,11 +24,6 @@ Rng = np.random.Generator
 _RARE = 1e-3
 
 
-def generator(seed: np.random.SeedSequence) -> Rng:
-    """A fast generator; the same numbers for the same seed."""
-    return np.random.Generator(np.random.SFC64(seed))
-
-
 def draw(law: Law, rng: Rng, *shape: int) -> Floats:
     """Noise from `law`."""
     return law.from_uniforms(rng.random((law.words, *shape)))

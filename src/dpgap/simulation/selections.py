@@ -1,0 +1,564 @@
+"""Many runs of a selection at once, on float noise: Noisy Top-K, Joint Top-K, Sparse Vector.
+
+For a Top-K the largest answers are drawn and ranked in every run. The best k + 1 of them set that
+run's bar; of all other answers only those that reach it are looked at. What comes out is what a
+release shows: indices, and the floors of the leads over the best loser.
+"""
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpgap.data.private_counts import PrivateCounts
+from dpgap.exact.grid import Grid
+from dpgap.exact.laws import Law, MemorylessLaw
+from dpgap.exact.reals import Floats, Integers
+from dpgap.mechanisms.joint import TOP_SET, Classes, JointTopK, log_choose
+from dpgap.mechanisms.sparse_vector import Flags, FoundAbove, RunStates, SparseVector
+from dpgap.mechanisms.top_k import NoisyTopK
+from dpgap.simulation.floats import Rng, draw, hits
+
+# --------------------------------------------------------------------------------------------------
+# Answers in order of size, and where the few that matter end.
+#
+# The *bar* of a run is the noisy value that an answer must reach to matter in it. Most answers are
+# far too small for that in nearly every run, and they are not drawn one by one. Each reaches the
+# bar with a known chance. So the few that do are found directly, in *strata* (groups of similar
+# answers), and are given noise that reaches the bar. The law is exactly that of drawing them all.
+#
+# The *border* is the rank where drawing every answer ends. Where it lies changes the speed alone.
+
+
+_FEW = 8.0
+
+
+def arrays_only(answers: ArrayLike) -> ArrayLike:
+    """`answers`, unless they were made from a table."""
+    if isinstance(answers, PrivateCounts):
+        raise TypeError(
+            "answers must be an array: simulation shows true values, "
+            "so it does not take private answers that were made from a table"
+        )
+    return answers
+
+
+class Ranked(NamedTuple):
+    """Answers in steps, in the order given, and in order of size."""
+
+    answers: Integers
+    order: Integers
+    """Places in the order given, largest answer first."""
+    descending: Floats
+    """The answers, largest first."""
+    borders: Integers
+    """Ranks at which a stratum may begin; each stratum is about as large as all before it."""
+
+    @classmethod
+    def of(cls, answers: ArrayLike) -> "Ranked":
+        """Rank whole numbers of any type."""
+        answers = Grid(None).steps(arrays_only(answers))
+        order = np.argsort(-answers, kind="stable")
+        borders = [0, 1]
+        while borders[-1] < answers.size:
+            borders.append(max(borders[-1] + 1, int(borders[-1] * 1.5)))
+        ranks = np.array([*borders[:-1], answers.size], dtype=np.int64)
+        return cls(answers, order, answers[order].astype(np.float64), ranks)
+
+    @property
+    def size(self) -> int:
+        """How many answers there are."""
+        return self.answers.size
+
+    def less(self, origin: int) -> "Ranked":
+        """The same answers counted from `origin`: floats are finest near zero."""
+        answers = self.answers - origin
+        return self._replace(answers=answers, descending=answers[self.order].astype(np.float64))
+
+    def border(self, needs: list[tuple[Law, Floats]], cost_of_a_hit: float) -> list[int]:
+        """For each bar, the rank where drawing every answer should end: the cheapest choice.
+
+        `needs` are the laws that an answer is drawn from and the bars that it must then reach. The
+        largest answer is always drawn.
+        """
+        starts = self.borders[:-1]
+        cost = starts + cost_of_a_hit * self.hits_from(needs)
+        cost[:, 0] = np.inf
+        best = cost.argmin(axis=1)
+        chosen = np.where(cost.min(axis=1) < self.size, starts[best], self.size)
+        return [int(each) for each in chosen]
+
+    def hits_from(self, needs: list[tuple[Law, Floats]]) -> Floats:
+        """For each bar and border, about how many answers from there on reach the bar, at most."""
+        starts, sizes = self.borders[:-1], np.diff(self.borders)
+        hits_from = np.zeros((needs[0][1].size, starts.size))
+        for law, bars in needs:
+            in_stratum = law.tail(bars[:, None] - self.descending[starts]) * sizes
+            hits_from += in_stratum[:, ::-1].cumsum(axis=1)[:, ::-1]
+        return hits_from
+
+    def reaching(
+        self, law: Law, bars: Floats, border: int, rng: Rng
+    ) -> tuple[Integers, Integers, Floats]:
+        """Runs, ranks and noisy values of all answers from `border` on that reach their run's bar.
+
+        A stratum's largest answer and the lowest bar bound the chance of all its answers. Cells
+        are hit with that chance, and a hit is kept with the ratio of its own chance to it.
+        """
+        runs, ranks, values = [], [], []
+        lowest = float(bars.min())
+        end = border
+        strata = self.borders[np.searchsorted(self.borders, border) :].tolist()
+        for first, following in pairwise(strata):
+            if first < end:
+                continue
+            most = float(law.tail(lowest - float(self.descending[first])))
+            alone = bars.size * (self.size - first) * most < _FEW
+            end = self.size if alone else following  # hardly any hits are left: one last stratum
+            cells = hits(rng, bars.size * (end - first), most)
+            if not cells.size:
+                continue
+            run, rank = np.divmod(cells, end - first)
+            rank += first
+            distance = bars[run] - self.descending[rank]
+            kept = rng.random(cells.size) * most < law.tail(distance)
+            runs.append(run[kept])
+            ranks.append(rank[kept])
+            assert isinstance(law, MemorylessLaw)  # of others every answer is drawn
+            noise = law.beyond(distance[kept], 1 - rng.random(run[kept].size))
+            values.append(self.descending[rank[kept]] + noise)
+        if not runs:
+            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+        return np.concatenate(runs), np.concatenate(ranks), np.concatenate(values)
+
+
+# --------------------------------------------------------------------------------------------------
+
+
+_AT_ONCE = 1 << 17
+_COST_OF_A_HIT = 16.0
+"""In draws."""
+_FEW_OF = 16
+
+
+def best_runs(program: NoisyTopK, ranked: Ranked, runs: int, rng: Rng) -> tuple[Integers, Floats]:
+    """The places of the best k + 1, in order, and their noisy answers; one row a run."""
+    border, cost_of_hits = _border(program, ranked, rng)
+    at_once = max(1, int(_AT_ONCE / max(border, cost_of_hits)))
+    parts = [
+        _select(program, ranked, border, min(at_once, runs - done), rng)
+        for done in range(0, runs, at_once)
+    ]
+    return np.concatenate([each[0] for each in parts]), np.concatenate([each[1] for each in parts])
+
+
+def _border(program: NoisyTopK, ranked: Ranked, rng: Rng) -> tuple[int, float]:
+    """Where drawing every answer ends, and about how much the hits beyond it cost a run.
+
+    Only answers before the border set the bar. One trial run says how high it may be.
+    """
+    need = min(program.k + 1, ranked.size)
+    if not isinstance(program.law, MemorylessLaw) or ranked.size <= 2 * need:
+        return ranked.size, 0.0
+    starts = ranked.borders[:-1]
+    tried = np.flatnonzero(starts >= need)
+    if not tried.size:
+        return ranked.size, 0.0
+    bars = _bars(program, ranked, need, starts[tried], rng)
+    hits = ranked.hits_from([(program.law, bars)])[np.arange(tried.size), tried]
+    cost = starts[tried] + _COST_OF_A_HIT * hits
+    best = int(cost.argmin())
+    if cost[best] >= ranked.size:
+        return ranked.size, 0.0
+    return int(starts[tried[best]]), _COST_OF_A_HIT * float(hits[best])
+
+
+def _bars(program: NoisyTopK, ranked: Ranked, need: int, borders: Integers, rng: Rng) -> Floats:
+    """A cautious bar for each border: what the last of the best before it had in one run."""
+    noisy = ranked.descending + draw(program.law, rng, ranked.size)
+    best, bars = np.empty(0), []
+    for first, end in pairwise([0, *borders.tolist()]):
+        best = np.append(best, noisy[first:end])
+        best = np.partition(best, -need)[-need:]
+        bars.append(best[0])
+    return np.array(bars) - float(program.law.scale)
+
+
+def _select(
+    program: NoisyTopK, ranked: Ranked, border: int, runs: int, rng: Rng
+) -> tuple[Integers, Floats]:
+    need = min(program.k + 1, ranked.size)
+    noisy = draw(program.law, rng, runs, border)
+    noisy += ranked.descending[:border]
+    ranks = _best(noisy, need)
+    values = np.take_along_axis(noisy, ranks, axis=1)
+    if border < ranked.size:
+        reached = ranked.reaching(program.law, values[:, -1], border, rng)
+        _insert(ranks, values, *reached)
+    return ranked.order[ranks], values
+
+
+def _best(noisy: Floats, need: int) -> Integers:
+    """Places of the largest in every row, in order; where they are few, the rest is not sorted."""
+    if noisy.shape[1] < _FEW_OF * need:
+        return np.argsort(noisy, axis=1)[:, : -need - 1 : -1]
+    some = np.argpartition(noisy, -need, axis=1)[:, -need:]
+    order = np.argsort(np.take_along_axis(noisy, some, axis=1), axis=1)[:, ::-1]
+    return np.take_along_axis(some, order, axis=1)
+
+
+def _insert(
+    ranks: Integers, values: Floats, run: Integers, new_ranks: Integers, new_values: Floats
+) -> None:
+    """Let newcomers take their places in the rankings of their runs, which keep their length."""
+    order = np.argsort(run, kind="stable")
+    run, new_ranks, new_values = run[order], new_ranks[order], new_values[order]
+    touched, first, count = np.unique(run, return_index=True, return_counts=True)
+    if not touched.size:
+        return
+    length = ranks.shape[1]
+    wide_values = np.full((touched.size, length + int(count.max())), -np.inf)
+    wide_ranks = np.zeros(wide_values.shape, dtype=np.int64)
+    wide_values[:, :length], wide_ranks[:, :length] = values[touched], ranks[touched]
+    row = np.repeat(np.arange(touched.size), count)
+    column = length + np.arange(run.size) - np.repeat(first, count)
+    wide_values[row, column], wide_ranks[row, column] = new_values, new_ranks
+    best = np.argsort(-wide_values, axis=1)[:, :length]
+    values[touched] = np.take_along_axis(wide_values, best, axis=1)
+    ranks[touched] = np.take_along_axis(wide_ranks, best, axis=1)
+
+
+# --------------------------------------------------------------------------------------------------
+# Members of classes of sets for many runs at once, on floats.
+
+
+_DENSE = 4
+"""A choice of r is dense if it is of fewer than r²/this: drawing again and again would not do."""
+
+
+def draw_ranks(classes: Classes, numbers: Integers, rng: Rng) -> Integers:
+    """A uniformly drawn set of each class, as ranks from 0; one row a class."""
+    kept, low, high = classes.ranks_of(numbers)
+    lowest = _lowest(classes.k, kept, low, high, rng)
+    columns = np.arange(classes.k)
+    ranks = np.tile(columns, (numbers.size, 1))
+    between = _distinct(classes.k - kept - 1, lowest - kept - 2, rng)
+    rows, places = np.nonzero((columns >= kept[:, None]) & (columns < classes.k - 1))
+    ranks[rows, places] = between[rows, places - kept[rows]] + kept[rows] + 1
+    ranks[:, -1] = lowest - 1
+    return ranks
+
+
+def _lowest(k: int, kept: Integers, low: Integers, high: Integers, rng: Rng) -> Integers:
+    """The lowest rank of each set, from 1: by inverting C(rank − h − 1, k − h)."""
+    chosen = k - kept
+    most = _log_choose(high - kept - 1, chosen)
+    share = np.exp(_log_choose(low - kept - 2, chosen) - most)
+    aim = most + np.log(share + rng.random(kept.size) * (1 - share))
+    below, above = low - 1, high.copy()
+    while (above - below > 1).any():
+        middle = (below + above) // 2
+        is_enough = _log_choose(middle - kept - 1, chosen) >= aim
+        above = np.where(is_enough & (above - below > 1), middle, above)
+        below = np.where(is_enough, below, np.minimum(middle, above - 1))
+    return above
+
+
+def _log_choose(among: Integers, chosen: Integers) -> Floats:
+    return np.where(among < chosen, -np.inf, log_choose(among, chosen))
+
+
+def _distinct(many: Integers, limits: Integers, rng: Rng) -> Integers:
+    """In each row, so many distinct whole numbers below its limit; what follows them is filling."""
+    width = max(1, int(many.max()))
+    drawn = np.zeros((many.size, width), dtype=np.int64)
+    dense = limits < many * many // _DENSE
+    if dense.any():
+        keys = rng.random((int(dense.sum()), max(width, int(limits[dense].max()))))
+        keys[np.arange(keys.shape[1]) >= limits[dense, None]] = 2.0
+        drawn[dense] = np.argsort(keys, axis=1)[:, :width]
+    pending = np.flatnonzero(~dense & (many > 0))
+    filling = -1 - np.arange(width)
+    while pending.size:
+        some = (rng.random((pending.size, width)) * limits[pending, None]).astype(np.int64)
+        some = np.where(np.arange(width) < many[pending, None], some, filling)
+        in_order = np.sort(some, axis=1)
+        good = (in_order[:, 1:] != in_order[:, :-1]).all(axis=1)
+        drawn[pending[good]] = some[good]
+        pending = pending[~good]
+    return drawn
+
+
+# --------------------------------------------------------------------------------------------------
+# Many runs of Joint Top-K at once, on float noise.
+#
+# Exponential noise forgets: of all sets whose noisy half-margin reaches a line that is above every
+# half-margin, each is a fresh exponential above it. So a run needs no more than *how many* sets
+# reach the line; the best of them is one of these, any one being as likely as any other. The top
+# set alone may begin above the line, and is drawn by itself.
+#
+# How many reach it is found by marks. If every set of a class reaches the line with chance p, let
+# it get a Poisson number of marks, −ln(1 − p) on average; it reaches the line if it gets any. All
+# marks together are a Poisson number too, and each falls on a class by its share and on a set of it
+# evenly. The line is put where about `_REACHING` sets reach it, or as low as it may be.
+
+
+_REACHING = 40.0
+_NEGLIGIBLE = 40.0
+"""Classes that are less likely than the likeliest by e to this are left out."""
+_CLASSES_AT_ONCE = 1 << 19
+_CERTAINLY_APART = 1 << 30
+"""Of so many sets no two marks fall on the same."""
+
+
+class LikelyClasses(NamedTuple):
+    """The classes that may win, but for the top set, and how the line is reached."""
+
+    classes: Classes
+    numbers: Integers
+    log_sizes: Floats
+    line: float
+    rates: Floats
+    """The mean number of marks of each class; 0 where every set reaches the line."""
+    certain: Integers
+    """The class of every set that is certain to reach the line."""
+
+    @classmethod
+    def of(cls, mechanism: JointTopK, ranked: Ranked) -> "LikelyClasses":
+        """The classes of all sets of these answers, with the line for this noise."""
+        values, sizes = np.unique(ranked.answers, return_counts=True)
+        classes, scale = Classes(values, sizes, mechanism.k), float(mechanism.half_step_law.scale)
+        numbers, margins, log_sizes = _likely(classes, scale)
+        weights = margins / scale + log_sizes
+        total = float(np.logaddexp.reduce(weights))
+        line = max(float(margins.max()), scale * (total - math.log(_REACHING)))
+        log_chances = (margins - line) / scale
+        sure = log_chances >= 0
+        per_chance = np.ones(numbers.size)
+        likely = ~sure & (log_chances > -30)
+        chances = np.exp(log_chances[likely])
+        per_chance[likely] = -np.log1p(-chances) / chances
+        rates = np.where(sure, 0.0, np.exp(log_sizes + log_chances) * per_chance)
+        counts = np.rint(np.exp(log_sizes[sure])).astype(np.int64)
+        certain = np.repeat(np.flatnonzero(sure), counts)
+        return cls(classes, numbers, log_sizes, line, rates, certain)
+
+
+def _likely(classes: Classes, scale: float) -> tuple[Integers, Floats, Floats]:
+    """Numbers, margins and logarithms of sizes of the classes that are not negligible."""
+    blocks = [classes.block(*each) for each in classes.blocks(_CLASSES_AT_ONCE)]
+    weights = [each.margins / scale + each.log_sizes for each in blocks]
+    least = max(float(each.max()) for each in weights) - _NEGLIGIBLE
+    numbers = np.concatenate(
+        [
+            each.first + np.flatnonzero(weight >= least)
+            for each, weight in zip(blocks, weights, strict=True)
+        ]
+    )
+    listed = numbers.tolist()
+    margins = np.array([classes.margin(at) for at in listed], dtype=np.float64)
+    return numbers, margins, np.array([math.log(classes.size(at)) for at in listed])
+
+
+def select_sets(
+    mechanism: JointTopK, ranked: Ranked, likely: LikelyClasses, runs: int, rng: Rng
+) -> tuple[Integers, Integers]:
+    """The indices of the set, in order, and its lead in whole half steps; one row a run."""
+    scale = float(mechanism.half_step_law.scale)
+    winners, reaching = _reach(likely, runs, rng)
+    first = rng.standard_exponential(runs) / reaching
+    second = first + rng.standard_exponential(runs) / (reaching - 1)
+    best, next_best = (likely.line - scale * np.log(-np.expm1(-each)) for each in (first, second))
+    next_best[reaching == 1] = -np.inf  # the top set is above whatever does not reach the line
+    top = likely.classes.margin(TOP_SET) + scale * rng.standard_exponential(runs)
+    lost = top <= best
+    leads = np.where(lost, best - np.maximum(next_best, top), top - best)
+    ranks = np.tile(np.arange(mechanism.k), (runs, 1))
+    if lost.any():
+        ranks[lost] = draw_ranks(likely.classes, likely.numbers[winners[lost]], rng)
+    return np.sort(ranked.order[ranks], axis=1), np.floor(leads).astype(np.int64)
+
+
+def _reach(likely: LikelyClasses, runs: int, rng: Rng) -> tuple[Integers, Integers]:
+    """For each run the class of one of the sets that reach the line, and how many these are."""
+    totals = np.cumsum(likely.rates)
+    marks = rng.poisson(totals[-1], runs)
+    run = np.repeat(np.arange(runs), marks)
+    own = np.searchsorted(totals, rng.random(run.size) * totals[-1], side="right")
+    own = np.minimum(own, totals.size - 1)
+    kept = _first_of_each(run, own, likely.log_sizes, rng)
+    run, own = run[kept], own[kept]
+    marked = np.bincount(run, minlength=runs)
+    certain = likely.certain.size
+    reaching = np.maximum(marked + certain, 1)
+    chosen = (rng.random(runs) * reaching).astype(np.int64)
+    starts = np.cumsum(marked) - marked
+    every = np.append(likely.certain, own) if own.size + certain else np.zeros(1, dtype=np.int64)
+    places = np.where(chosen < certain, chosen, starts + chosen)
+    return every[np.minimum(places, every.size - 1)], reaching
+
+
+def _first_of_each(run: Integers, own: Integers, log_sizes: Floats, rng: Rng) -> NDArray[np.bool_]:
+    """Which marks are the first on their set."""
+    kept = np.ones(run.size, dtype=bool)
+    few = np.flatnonzero(log_sizes[own] < math.log(_CERTAINLY_APART))
+    member = (rng.random(few.size) * np.rint(np.exp(log_sizes[own[few]]))).astype(np.int64)
+    cells = np.stack([run[few], own[few], member])
+    order = np.lexsort(cells)
+    again = (cells[:, order[1:]] == cells[:, order[:-1]]).all(axis=0)
+    kept[few[order[1:][again]]] = False
+    return kept
+
+
+# --------------------------------------------------------------------------------------------------
+# Many runs of Sparse Vector at once, on float noise: plain, adaptive, with any branches.
+#
+# About a thousand runs are taken at a time. Thresholds that come in order of size make it fastest:
+# runs side by side then agree on which answers are near. Near answers are drawn in the order of the
+# stream, as many at a time as a run needs, until every run has stopped. Of all others only those
+# that clear a branch are looked at. What comes out is what a release shows: floors on the grid,
+# against a floored threshold. How runs pay for answers, and when they stop, is the release's own
+# code.
+
+
+Branches = NDArray[np.int8]
+
+_RUNS_AT_ONCE = 1_250
+_FEWEST_RUNS = 16
+_FEW_FAR = 64
+_CELLS_AT_ONCE = 1 << 17
+_COST_OF_A_FAR_HIT = 400.0
+"""In draws."""
+
+
+def sift_runs(
+    program: SparseVector,
+    ranked: Ranked,
+    thresholds: Integers,
+    rng: Rng,
+    max_answers: int | None = None,
+) -> tuple[FoundAbove, RunStates]:
+    """One run for each of `thresholds`, which replace the program's own; all in whole steps."""
+    noisy = np.floor(draw(program.threshold_law, rng, thresholds.size))
+    noisy += thresholds
+    states = RunStates(program, noisy, max_answers)
+    stream = _Stream(program, ranked, states, rng)
+    starts = np.arange(0, noisy.size, _RUNS_AT_ONCE)
+    borders = stream.borders(np.minimum.reduceat(noisy, starts))
+    parts = [
+        stream.block(slice(start, start + _RUNS_AT_ONCE), border)
+        for start, border in zip(starts.tolist(), borders, strict=True)
+    ]
+    above = FoundAbove(*map(np.concatenate, zip(*parts, strict=True)))
+    np.floor(above.gaps, out=above.gaps)
+    return above, states
+
+
+class _Stream(NamedTuple):
+    """A Sparse Vector, the answers that it is asked about, and the runs that ask."""
+
+    program: SparseVector
+    ranked: Ranked
+    states: RunStates
+    rng: Rng
+
+    def borders(self, thresholds: Floats) -> list[int]:
+        """Where drawing every answer ends, for blocks with these lowest thresholds."""
+        ways = self.program.ways
+        if not all(isinstance(way.law, MemorylessLaw) for way in ways):
+            return [self.ranked.size] * thresholds.size
+        needs = [(way.law, thresholds + float(way.margin)) for way in ways]
+        return self.ranked.border(needs, _COST_OF_A_FAR_HIT)
+
+    def block(self, runs: slice, border: int) -> FoundAbove:
+        """Take neighbouring runs through the whole stream."""
+        thresholds = self.states.thresholds[runs]
+        far = self._far(thresholds, border)
+        near = np.sort(self.ranked.order[:border])
+        return FoundAbove.joined(list(self._divide(runs.start, thresholds.size, near, far)))
+
+    def _far(self, thresholds: Floats, border: int) -> FoundAbove:
+        """Answers from `border` on that clear a branch; dearer branches first."""
+        parts = []
+        for way in reversed(self.program.ways):
+            bars = thresholds + float(way.margin)
+            runs, ranks, values = self.ranked.reaching(way.law, bars, border, self.rng)
+            branches = np.full(runs.size, way.number, dtype=np.int8)
+            found = self.ranked.order[ranks]
+            parts.append(FoundAbove(runs, found, branches, values - thresholds[runs]))
+        return FoundAbove(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def _divide(
+        self, first: int, runs: int, near: Integers, far: FoundAbove
+    ) -> Iterator[FoundAbove]:
+        """As many runs together as have few far answers between them."""
+        if far.runs.size > near.size + _FEW_FAR and runs > _FEWEST_RUNS:
+            half = runs // 2
+            for start, size in ((0, half), (half, runs - half)):
+                own = (far.runs >= start) & (far.runs < start + size)
+                part = FoundAbove(*(each[own] for each in far))
+                part.runs[:] -= start
+                yield from self._divide(first + start, size, near, part)
+            return
+        yield from self._sift(np.arange(first, first + runs), near, far)
+
+    def _sift(self, runs: Integers, near: Integers, far: FoundAbove) -> Iterator[FoundAbove]:
+        asked = np.union1d(near, far.indices) if far.runs.size else near
+        first, at = int(runs[0]), 0
+        while at < asked.size and runs.size:
+            size = self._chunk(self.ranked.answers[asked[at:]], runs)
+            some = asked[at : at + size]
+            at += size
+            thresholds = self.states.thresholds[runs]
+            branches, gaps = _clear(self.program, self.ranked.answers[some], thresholds, self.rng)
+            if far.runs.size:
+                _put(far, runs - first, some, np.isin(some, near), branches, gaps)
+            yield self.states.judge(runs, some, branches, gaps)
+            runs = runs[self.states.going(runs)]
+
+    def _chunk(self, answers: Integers, runs: Integers) -> int:
+        """About as many answers as a run needs before it stops, were there no noise."""
+        most = max(1, _CELLS_AT_ONCE // runs.size)
+        over = answers[:most] - self.states.thresholds[runs].max()
+        units = np.zeros(over.size, dtype=np.int64)
+        for way in reversed(self.program.ways):
+            units[over >= float(way.margin)] = way.units
+        left = self.program.limits[0] - int(self.states.used[runs].min())
+        return min(most, int(np.searchsorted(units.cumsum(), left, side="right")) + 2)
+
+
+def _clear(
+    program: SparseVector, answers: Integers, thresholds: Floats, rng: Rng
+) -> tuple[Branches, Floats]:
+    """Try every branch in turn on whatever has not cleared one before; one row a run."""
+    over = answers.astype(np.float64) - thresholds[:, None]
+    gaps = draw(program.ways[0].law, rng, *over.shape)
+    gaps += over
+    branches = (gaps >= float(program.ways[0].margin)).view(np.int8)
+    for way in program.ways[1:]:
+        left = np.flatnonzero(branches == 0)
+        again = draw(way.law, rng, left.size)
+        again += over.ravel()[left]
+        clears = np.flatnonzero(again >= float(way.margin))
+        left = left[clears]
+        branches.ravel()[left] = way.number
+        gaps.ravel()[left] = again[clears]
+    return branches, gaps
+
+
+def _put(
+    far: FoundAbove, runs: Integers, some: Integers, near: Flags, branches: Branches, gaps: Floats
+) -> None:
+    """Replace what was drawn for far answers by the few that clear a branch."""
+    branches[:, ~near] = 0
+    row, column = np.searchsorted(runs, far.runs), np.searchsorted(some, far.indices)
+    known = (row < runs.size) & (column < some.size)
+    known[known] = (runs[row[known]] == far.runs[known]) & (
+        some[column[known]] == far.indices[known]
+    )
+    # The cheapest branch that an answer clears comes last, and stays.
+    branches[row[known], column[known]] = far.branches[known]
+    gaps[row[known], column[known]] = far.gaps[known]
