@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import dpgap
-from dpgap.budget.account import UNIT, Amount, Purse, rounded_down, rounded_up
+from dpgap.budget.account import UNIT, Amount, InMemoryBudget, rounded_down, rounded_up
 from dpgap.budget.entries import Author, Balance, Entry, opening, reserving, settling
 from dpgap.budget.ledger import Ledger, LedgerError
 from dpgap.cli.main import app
@@ -81,7 +81,7 @@ def test_what_a_refusal_says_is_left_can_be_asked_for(url: str) -> None:
     ):
         account.reserve(Fraction(1), "too much")
     account.reserve(Fraction("0.89897"), "what was said to be left")
-    purse = Purse(Amount(Fraction(9013, 10007)))  # 0.9006695…
+    purse = InMemoryBudget(Amount(Fraction(9013, 10007)))  # 0.9006695…
     with pytest.raises(dpgap.BudgetExhausted, match=r"and ε ≈ 0\.900669 is left:"):
         purse.reserve(Fraction(1), "too much")
     purse.reserve(Fraction("0.900669"), "what was said to be left")

@@ -16,7 +16,7 @@ import pytest
 
 import dpgap
 from dpgap.data.counts import counts
-from dpgap.data.private_counts import quietly
+from dpgap.data.private_counts import with_masked_errors
 
 
 def _counts(table: Any, domain: Any, **options: Any) -> list[int]:
@@ -169,10 +169,10 @@ def test_what_an_engine_says_outside_exceptions_is_not_said_either() -> None:
         raise Panic("SECRET")
 
     with pytest.raises(ValueError, match="plain words") as refusal:
-        quietly(fail, "plain words")
+        with_masked_errors(fail, "plain words")
     assert refusal.value.__context__ is None
     with pytest.raises(KeyboardInterrupt):
-        quietly(_interrupt, "plain words")
+        with_masked_errors(_interrupt, "plain words")
 
 
 def _interrupt() -> None:

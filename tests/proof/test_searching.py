@@ -20,7 +20,7 @@ from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.proof import audit
-from dpgap.proof.auditing.calling import NOT_ONE, Calls, changes_of_mind, pairs
+from dpgap.proof.auditing.calling import AMBIGUOUS, Calls, decision_levels, pairs
 from dpgap.proof.auditing.outputs import Codes, Outputs, leaves, lowest_bit, parts_of
 from dpgap.proof.auditing.searching import (
     IS,
@@ -609,10 +609,10 @@ def test_neighbours_stay_within_reach():
 
 @pytest.mark.parametrize("threshold", [1, 5, 300, -40])
 def test_the_level_where_a_program_changes_its_mind_is_found(threshold):
-    (level,) = changes_of_mind(lambda answers: answers[0] >= threshold)
+    (level,) = decision_levels(lambda answers: answers[0] >= threshold)
     assert abs(level - threshold) <= 1
-    assert changes_of_mind(lambda answers: "always this") == []
-    assert changes_of_mind(lambda answers: NOT_ONE) == []
+    assert decision_levels(lambda answers: "always this") == []
+    assert decision_levels(lambda answers: AMBIGUOUS) == []
 
 
 @pytest.mark.parametrize("delta", [0, 0.01])

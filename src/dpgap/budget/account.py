@@ -327,14 +327,14 @@ def reserved(account: Account | None, request: Request) -> Reservation | None:
     return reserve(request.epsilon, request.purpose, delta=request.delta)
 
 
-class Purse(ProcessBound):
+class InMemoryBudget(ProcessBound):
     """A budget in memory, for as long as a program runs: what a session spends from.
 
     It cannot be overspent from several threads, and a forked process cannot spend from its copy. A
     release that ends in an error stays charged, as everywhere. Whoever wants a budget that outlives
     the program opens a ledger.
 
-    >>> purse = Purse(Amount(Fraction(1)))
+    >>> purse = InMemoryBudget(Amount(Fraction(1)))
     >>> purse.reserve(Fraction(3, 4), "top 10").settle(Fraction(1, 2))
     >>> purse.remaining
     Amount(epsilon=Fraction(1, 2), delta=Fraction(0, 1))
@@ -377,7 +377,7 @@ class _SetAside:
     """An amount that one release may use, and what it was taken from."""
 
     amount: Amount
-    purse: Purse
+    purse: InMemoryBudget
 
     def settle(self, epsilon: Fraction) -> None:
         """Give back what was not used, once; δ stays spent."""

@@ -39,7 +39,7 @@ from dpgap.data.private_counts import (
     Integers,
     PrivateCounts,
     errors_without_answers,
-    quietly,
+    with_masked_errors,
 )
 from dpgap.data.sources import Families, Frame, Source
 from dpgap.data.values import arrow_texts, each_value, is_number, number_of
@@ -70,12 +70,12 @@ def embed(frame: Frame, roles: dict[str, str], resources: ExitStack) -> Frame:
     """The columns of a frame that have roles, as a table in a DuckDB that `resources` keep."""
     held = frame.select(*dict.fromkeys(roles.values()))
     if isinstance(held, nw.LazyFrame):
-        held = quietly(held.collect)
+        held = with_masked_errors(held.collect)
     if find_spec("pyarrow") is None:
         raise ImportError("frames need PyArrow for more than counts: pip install pyarrow")
     database, unit = resources.enter_context(sources.embedded_database()), roles.get("unit")
-    table = quietly(lambda: _with_whole_moments(_arrow(held, roles), unit))
-    return quietly(lambda: nw.from_native(database.from_arrow(table)))
+    table = with_masked_errors(lambda: _with_whole_moments(_arrow(held, roles), unit))
+    return with_masked_errors(lambda: nw.from_native(database.from_arrow(table)))
 
 
 def _with_whole_moments(table: Any, unit: str | None) -> Any:
@@ -167,10 +167,10 @@ def open_rows(
     told: dict[str, Any] = {"table": source.name, "address": source.address}
     told["columns"] = source.columns
     if source.columns is None:
-        told["columns"] = quietly(lambda: sources.columns_of(table))
+        told["columns"] = with_masked_errors(lambda: sources.columns_of(table))
     roles = roles_of(source, question)
     filtered = question.where.columns if question.where else ()
-    columns = list(quietly(frame.collect_schema))
+    columns = list(with_masked_errors(frame.collect_schema))
     if source.unit == "row" and "row" in {*columns, *dict(source.columns or ())}:
         raise ValueError("unit='row' is unclear: there is a column of that name; rename it")
     is_in_database = source.address is not None and source.database is None
@@ -180,7 +180,9 @@ def open_rows(
         engine.require_faithful()
         _require_exact(engine, frame, roles, question)
     if source.database is None:  # DuckDB has looked at the text of files
-        frame = quietly(lambda: sources.with_valid_text(table, (*roles.values(), *filtered)))
+        frame = with_masked_errors(
+            lambda: sources.with_valid_text(table, (*roles.values(), *filtered))
+        )
     if question.where is not None:
         frame = keep(frame, question.where, engine, question.decimal)
     if engine is None and not question.is_plain:
@@ -207,7 +209,7 @@ def _require_exact(engine: Engine, frame: Frame, roles: dict[str, str], question
     """
     is_ordered = question.max_items is not None or question.by is not None
     exact = ("item", "group", "unit") if is_ordered else ("item", "group")
-    if question.sum is not None and not quietly(engine.sums_exactly):
+    if question.sum is not None and not with_masked_errors(engine.sums_exactly):
         raise ValueError(
             "sum needs a database that adds whole numbers exactly, which this one does not: copy "
             "the table into a Parquet file"
@@ -215,7 +217,7 @@ def _require_exact(engine: Engine, frame: Frame, roles: dict[str, str], question
     for role in (role for role in roles if role in exact):
         column = frame.lazy().select(roles[role]).rename({roles[role]: "item"})
         query.require_exact_text(engine, column, f"column {roles[role]!r}")
-        if role == "unit" and not quietly(partial(engine.can_order, column, "item")):
+        if role == "unit" and not with_masked_errors(partial(engine.can_order, column, "item")):
             raise ValueError(
                 f"column {roles[role]!r} must hold text, whole numbers, days or times where units "
                 "are bounded: cast it to text first"
@@ -223,7 +225,7 @@ def _require_exact(engine: Engine, frame: Frame, roles: dict[str, str], question
 
 
 def as_frame(table: object) -> Frame:
-    frame: object = quietly(lambda: nw.from_native(table, pass_through=True))
+    frame: object = with_masked_errors(lambda: nw.from_native(table, pass_through=True))
     if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
         raise TypeError(
             "table must be a frame (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis), the path of a "
@@ -246,7 +248,7 @@ def table_facts(table: str) -> tuple[str, Families]:
         with ExitStack() as resources:
             source = sources.find_tables(table, "", "", (), resources)
             frame = nw.from_native(source.table)
-            return str(source.address), quietly(lambda: sources.columns_of(frame))
+            return str(source.address), with_masked_errors(lambda: sources.columns_of(frame))
     if sources.kind_of(table) is None:
         return table, ()
     return os.path.realpath(table), sources.stated_columns(table)
@@ -381,7 +383,7 @@ def _fetch_total(
             total = query.add_up(engine, of_one, question, 1).select("units")
         return engine.rows(total.lazy()) if engine else total.lazy().collect().rows()
 
-    found = quietly(fetch)
+    found = with_masked_errors(fetch)
     return int(found[0][0]) if found else 0
 
 
@@ -393,8 +395,8 @@ def _in_memory(
     known = public if isinstance(public, Domain) else None
     if known is not None and query.states_numbers(frame, roles["item"]):
         known.require_numbers()
-    counted = quietly(lambda: query.add_up(None, rows, facts["origin"], None))
-    items, units = quietly(lambda: _arrays(counted))
+    counted = with_masked_errors(lambda: query.add_up(None, rows, facts["origin"], None))
+    items, units = with_masked_errors(lambda: _arrays(counted))
     stated = domain_of(sorted(items.tolist()), "") if known is None else known
     positions = stated.positions(items)  # all different: every item has one text
     inside = positions >= 0
@@ -411,14 +413,14 @@ def _read_domain(domain: Any, beside: Frame | None) -> tuple[Stated, str]:
     if not isinstance(column, nw.DataFrame | nw.LazyFrame):
         public = read_domain(domain)
         return public, public.words
-    names = list(quietly(column.collect_schema, _NO_DOMAIN))
+    names = list(with_masked_errors(column.collect_schema, _NO_DOMAIN))
     if len(names) != 1:
         raise ValueError("domain must be a frame of one column: select it")
     words = f"column {names[0]!r} of a public table"
     is_near = beside is not None and column.implementation == beside.implementation
     if isinstance(column, nw.LazyFrame) and is_near:
         return column.rename({names[0]: "item"}), words
-    values = quietly(lambda: column.lazy().collect()[names[0]].to_list(), _NO_DOMAIN)
+    values = with_masked_errors(lambda: column.lazy().collect()[names[0]].to_list(), _NO_DOMAIN)
     return warn_of_oddities(domain_of(values, words + ": {count} items")), words
 
 

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from dpgap._package import public
 from dpgap.data import sources
-from dpgap.data.private_counts import Integers, quietly
+from dpgap.data.private_counts import Integers, with_masked_errors
 from dpgap.data.sources import Lazy, Source
 from dpgap.data.values import form_of
 from dpgap.exact.grid import MAX_STEPS
@@ -237,13 +237,13 @@ def _of_text(domain: str) -> Domain:
             values = (
                 sources.column_in(database, path, column).distinct().order(sources.quoted(column))
             )
-            rows = quietly(values.fetchall, "domain could not be read")
+            rows = with_masked_errors(values.fetchall, "domain could not be read")
         return warn_of_oddities(domain_of([value for (value,) in rows], words))
     if sources.is_table(domain):
         raise ValueError(f"domain must name a column of that table, as in {domain}:column")
     if not os.path.isfile(domain):
         raise ValueError(f"there is no file {domain!r}: a domain in text is {_IN_TEXT}")
-    lines = quietly(
+    lines = with_masked_errors(
         lambda: _lines(Path(domain)),
         "domain must be a text file in UTF-8 with an item on each line",
     )

@@ -39,7 +39,7 @@ from narwhals.dtypes import DType
 from dpgap.budget.requests import ANY
 from dpgap.data import query, values
 from dpgap.data.engines.base import Engine
-from dpgap.data.private_counts import quietly
+from dpgap.data.private_counts import with_masked_errors
 from dpgap.data.sources import Frame, guessed, no_column
 from dpgap.question import (
     ORDERS,
@@ -79,12 +79,12 @@ def keep(frame: Frame, filter: Filter, engine: Engine | None = None, decimal: st
             if families[name] == "text":
                 column = frame.lazy().select(nw.col(name).alias("item"))
                 query.require_exact_text(engine, column, f"column {name!r}")
-    return quietly(lambda: _Rows(frame, families, decimal).matching(filter.clause))
+    return with_masked_errors(lambda: _Rows(frame, families, decimal).matching(filter.clause))
 
 
 def _families(frame: Frame, filter: Filter) -> dict[str, str]:
     """Which kind of values the columns of a filter hold."""
-    schema = quietly(frame.collect_schema)
+    schema = with_masked_errors(frame.collect_schema)
     untold, families = guessed(frame), {}
     for comparison in comparisons_of(filter.clause):
         name = comparison.column

@@ -29,8 +29,8 @@ from dpgap.question import Question
 # --------------------------------------------------------------------------------------------------
 # Errors that carry nothing private away.
 #
-# Engines quote rows in their error messages. None of those passes through: `quietly` answers in
-# words of our own.
+# Engines quote rows in their error messages. None of those passes through: `with_masked_errors`
+# answers in words of our own.
 #
 # An exception also holds the frames that it went through, and a frame holds its variables. Error
 # trackers log errors with their variables, and would log private answers. So everything that takes
@@ -50,7 +50,7 @@ _LET_THROUGH = (KeyboardInterrupt, SystemExit, GeneratorExit)
 """Errors that no engine makes."""
 
 
-def quietly(
+def with_masked_errors(
     action: Callable[[], _Result],
     otherwise: str = UNREADABLE,
     error: type[Exception] = ValueError,
@@ -106,7 +106,7 @@ MAX_EXPANDED = 10**8
 _FEW = 1 << 16
 
 
-def sealed(value: object) -> str:
+def redacted_repr(value: object) -> str:
     """What a value that holds private numbers shows of itself."""
     return f"<private: {type(value).__name__}>"
 
@@ -128,7 +128,7 @@ class Groups(NamedTuple):
     """Called with groups and places in them: whole numbers from 0 up, below the group's size."""
 
     def __repr__(self) -> str:
-        return sealed(self)
+        return redacted_repr(self)
 
 
 class Chunk(NamedTuple):
@@ -143,7 +143,7 @@ class Chunk(NamedTuple):
     """With `places`: how many answers this chunk has. Those without a value are 0."""
 
     def __repr__(self) -> str:
-        return sealed(self)
+        return redacted_repr(self)
 
     @property
     def length(self) -> int:

@@ -14,7 +14,7 @@ from narwhals.dtypes import DType
 
 from dpgap.data.domain import Domain, Stated, whole
 from dpgap.data.engines.base import Engine
-from dpgap.data.private_counts import UNREADABLE, quietly
+from dpgap.data.private_counts import UNREADABLE, with_masked_errors
 from dpgap.data.sources import Frame, Lazy, guessed
 from dpgap.data.values import plain_frame
 from dpgap.exact.bits import secure_bits
@@ -31,11 +31,11 @@ def rows_of(frame: Frame, columns: dict[str, str]) -> Frame:
     """The rows that have a value in all these columns, which are called by their roles."""
     if frame.implementation.is_pandas():  # which alone may hold anything
         names = list(dict.fromkeys(columns.values()))
-        frame = quietly(lambda: nw.from_native(plain_frame(frame.to_native(), names)))
-    schema = quietly(frame.collect_schema)
+        frame = with_masked_errors(lambda: nw.from_native(plain_frame(frame.to_native(), names)))
+    schema = with_masked_errors(frame.collect_schema)
     for role, name in columns.items():
         _require_plain(name, schema[name], role)
-    return quietly(lambda: _comparable_rows(frame, columns, schema))
+    return with_masked_errors(lambda: _comparable_rows(frame, columns, schema))
 
 
 def states_numbers(frame: Frame, name: str) -> bool:
@@ -309,7 +309,7 @@ def narrow_items(engine: Engine, rows: Lazy, domain: Stated) -> Callable[[Lazy],
 
     Items of a list are then called by their position.
     """
-    kind = quietly(lambda: rows.collect_schema()["item"])
+    kind = with_masked_errors(lambda: rows.collect_schema()["item"])
     if domain is None:
         return lambda given: given
     if isinstance(domain, nw.LazyFrame):
@@ -330,14 +330,14 @@ def narrow_groups(engine: Engine, rows: Lazy, groups: Domain | None) -> Callable
     """How rows are narrowed to those of public groups, which are called by their position."""
     if groups is None:
         return lambda narrowed: narrowed
-    kind = quietly(lambda: rows.collect_schema()["group"])
+    kind = with_masked_errors(lambda: rows.collect_schema()["group"])
     _require_list(groups, kind, "groups", "group")
     return lambda narrowed: keep_listed(narrowed, "group", kind, _listed(engine, groups, kind))
 
 
 def _known(engine: Engine, domain: Lazy, kind: DType) -> tuple[Lazy, DType]:
     """The items of a table in the engine, and their type."""
-    own = quietly(lambda: domain.collect_schema()["item"], TWO_TABLES)
+    own = with_masked_errors(lambda: domain.collect_schema()["item"], TWO_TABLES)
     if kind.is_float() and own == nw.String:
         raise ValueError("domain must be whole numbers: cast the item column to text for others")
     if not (own == nw.String or own.is_integer() or own == kind == nw.Boolean) or (
@@ -361,8 +361,8 @@ def require_exact_text(engine: Engine, column: Lazy, name: str) -> None:
 
     Which of them an item is called would then hang on whose row comes first.
     """
-    kind = quietly(lambda: column.collect_schema()["item"])
-    if kind == nw.String and quietly(lambda: engine.merges(column), TWO_TABLES):
+    kind = with_masked_errors(lambda: column.collect_schema()["item"])
+    if kind == nw.String and with_masked_errors(lambda: engine.merges(column), TWO_TABLES):
         raise ValueError(
             f"{name} must tell different texts apart, and its collation does not: cast it to text "
             'that is compared by its bytes (COLLATE "C"; in Spark COLLATE UTF8_BINARY)'

@@ -23,7 +23,7 @@ from narwhals.dtypes import DType
 
 from dpgap._package import how_to_get
 from dpgap.budget.requests import ANY, table_address
-from dpgap.data.private_counts import quietly
+from dpgap.data.private_counts import with_masked_errors
 from dpgap.printable import printable
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
         with suppress(ImportError):  # a package for this kind of database is missing
             return ibis.connect(urlunsplit(parts._replace(query=urlencode(options))))
 
-    database = quietly(connect, _UNREACHABLE)
+    database = with_masked_errors(connect, _UNREACHABLE)
     if database is None:
         is_postgres = parts.scheme in ("postgres", "postgresql")
         other = f"pip install 'ibis-framework[{parts.scheme}]'"
@@ -202,9 +202,9 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
     resources.callback(_disconnect, database)
     require_faithful(database)
     try:
-        table = quietly(lambda: database.table(name, database=schema), _UNREACHABLE)
+        table = with_masked_errors(lambda: database.table(name, database=schema), _UNREACHABLE)
     except ValueError:
-        if name in quietly(lambda: database.list_tables(database=schema), _UNREACHABLE):
+        if name in with_masked_errors(lambda: database.list_tables(database=schema), _UNREACHABLE):
             raise
         raise ValueError(
             "there is no such table in the database: see to table= and schema= in its address"
@@ -214,10 +214,12 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
     address = table_address(parts, options, {"schema": home, "table": name})
     source = Source(table, unit, item, domain, None, name, address)
     own, colon, column = domain.rpartition(":") if isinstance(domain, str) else ("", "", "")
-    known = quietly(lambda: database.list_tables(database=schema), _UNREACHABLE) if colon else ()
+    if not colon:
+        return source
+    known = with_masked_errors(lambda: database.list_tables(database=schema), _UNREACHABLE)
     if own not in known:
         return source
-    public = quietly(lambda: database.table(own, database=schema), _UNREACHABLE)
+    public = with_masked_errors(lambda: database.table(own, database=schema), _UNREACHABLE)
     require_columns(list(public.columns), column)
     beside = table_address(parts, options, {"schema": home, "table": own})
     return source._replace(domain=public.select(column), domain_address=beside)
@@ -225,7 +227,7 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
 
 def read_url(url: str) -> tuple[SplitResult, dict[str, str]]:
     """An address and the options in it."""
-    parts = quietly(lambda: urlsplit(url), _UNREACHABLE)
+    parts = with_masked_errors(lambda: urlsplit(url), _UNREACHABLE)
     return parts, dict(parse_qsl(parts.query))
 
 
@@ -330,7 +332,7 @@ def read_file(
         if encoding is not None:
             folder = resources.enter_context(tempfile.TemporaryDirectory(prefix="dpgap-"))
             plain = os.path.join(folder, "table.csv")
-            quietly(lambda: _decode(path, encoding, plain), _NOT_DECODED)
+            with_masked_errors(lambda: _decode(path, encoding, plain), _NOT_DECODED)
         database = resources.enter_context(embedded_database())
         if kind == "fimi":
             read = _fimi(database, path, unit, is_cut=is_cut)
@@ -387,7 +389,9 @@ def stated_columns(path: str) -> Families:
     if kind in _STATED:
         return _STATED[kind]
     if kind == "csv":  # its encoding is not known here
-        return tuple((name, "text") for name in quietly(lambda: _header(path), _REFUSALS[kind])[0])
+        return tuple(
+            (name, "text") for name in with_masked_errors(lambda: _header(path), _REFUSALS[kind])[0]
+        )
     with embedded_database() as database:
         return _table(database, path, {})[1]
 
@@ -458,12 +462,12 @@ def _table(
         header, reader = _csv_reader(path, refusal)
         require_columns(header, *names.values())
     elif kind == "json":
-        quietly(lambda: _require_no_mark(path), f"{refusal} and no byte-order mark")
-        return quietly(lambda: database.sql(_from_json(path, names)), refusal), ()
+        with_masked_errors(lambda: _require_no_mark(path), f"{refusal} and no byte-order mark")
+        return with_masked_errors(lambda: database.sql(_from_json(path, names)), refusal), ()
     else:
         # A folder called "customer=5" is no column.
         reader = f"read_parquet({_literal(path)}, hive_partitioning = false)"
-    table = quietly(lambda: database.sql(f"SELECT * FROM {reader}"), refusal)
+    table = with_masked_errors(lambda: database.sql(f"SELECT * FROM {reader}"), refusal)
     require_columns(table.columns, *names.values(), is_stated=True)
     called = (f"{field.format(quoted(name))} AS {quoted(alias)}" for alias, name in names.items())
     columns = columns_of(nw.from_native(table))
@@ -530,10 +534,10 @@ def _csv_reader(path: str, refusal: str) -> tuple[list[str], str]:
     long quoted fields by where they stand. One thread reads them all; but it drops what follows a
     quote that is never closed, so we look for such a quote first.
     """
-    names, delimiter = quietly(lambda: _header(path), refusal)
+    names, delimiter = with_masked_errors(lambda: _header(path), refusal)
     if len(set(names)) < len(names):
         raise ValueError("table must have a name of its own for every column")
-    if quietly(lambda: _ends_in_quotes(path, delimiter), refusal):
+    if with_masked_errors(lambda: _ends_in_quotes(path, delimiter), refusal):
         raise ValueError(refusal)
     columns = ", ".join(f"{_sql_text(name)}: 'VARCHAR'" for name in names)
     return names, (
@@ -646,7 +650,7 @@ def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None, *, is_cut
     line = "row_number() OVER ()"
     if is_cut:
         line = "concat(sha256(items), ' ', row_number() OVER (PARTITION BY items))"
-    table = quietly(
+    table = with_masked_errors(
         lambda: database.sql(_words(path, line)),
         "table must be a .dat file of whole numbers, separated by spaces on lines that all end "
         "alike",

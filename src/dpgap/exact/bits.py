@@ -156,7 +156,7 @@ class ProcessBound:
         raise TypeError(f"{type(self).__name__} cannot be copied or pickled: there must be one")
 
 
-def _be_a_child() -> None:
+def _rekey_after_fork() -> None:
     """Let go of the parent's bits; in the child only this thread lives on."""
     global _forks
     _forks += 1
@@ -167,7 +167,7 @@ def _be_a_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_be_a_child)
+    os.register_at_fork(after_in_child=_rekey_after_fork)
 
 
 class _SecureBits(Bits):

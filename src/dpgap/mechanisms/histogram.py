@@ -20,7 +20,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap._package import public
-from dpgap.data.private_counts import GroupedAnswers, PrivateCounts, array_of, require_facts, sealed
+from dpgap.data.private_counts import (
+    GroupedAnswers,
+    PrivateCounts,
+    array_of,
+    redacted_repr,
+    require_facts,
+)
 from dpgap.estimates.errors import COINS, HistogramError, MeasurementError
 from dpgap.exact.bits import Bits, secure_bits
 from dpgap.exact.grid import MAX_STEPS, Grid, Labels, read_grid, require_labels
@@ -374,7 +380,7 @@ class _Contenders:
         self._exact = cache(lambda: list(exact()))
 
     def __repr__(self) -> str:
-        return sealed(self)
+        return redacted_repr(self)
 
     def best(self, origin: int, wanted: "Wanted", bits: Bits) -> Best:
         """Those that are wanted, and the best of the others."""

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpgap._package import public
-from dpgap.data.private_counts import Found, Groups, sealed, tally
+from dpgap.data.private_counts import Found, Groups, redacted_repr, tally
 from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import Bits, Words, secure_bits
 from dpgap.exact.grid import Grid, Labels, read_grid
@@ -276,7 +276,7 @@ class Block(NamedTuple):
     """At least the logarithm of how many sets are in each."""
 
     def __repr__(self) -> str:
-        return sealed(self)
+        return redacted_repr(self)
 
 
 class Classes:
@@ -298,7 +298,7 @@ class Classes:
         self._top_values = self._values[np.searchsorted(self._ends, np.arange(1, k + 1))]
 
     def __repr__(self) -> str:
-        return sealed(self)
+        return redacted_repr(self)
 
     def margin(self, at: int) -> int:
         """The margin of every set in a class, in steps."""
@@ -416,7 +416,7 @@ class ChosenClasses(NamedTuple):
     leads: Integers
 
     def __repr__(self) -> str:
-        return sealed(self)
+        return redacted_repr(self)
 
 
 def select_classes(law: MemorylessLaw, classes: Classes, runs: int, bits: Bits) -> ChosenClasses:
@@ -454,7 +454,7 @@ class Contenders(NamedTuple):
         )
 
     def __repr__(self) -> str:
-        return sealed(self)
+        return redacted_repr(self)
 
     def bounds(self, law: MemorylessLaw, words: Words, origin: int) -> tuple[Floats, Floats]:
         """Floats around the two largest values of each class, less `origin`.

@@ -24,7 +24,7 @@ from dpgap.data.private_counts import (
     GroupedAnswers,
     PrivateCounts,
     errors_without_answers,
-    sealed,
+    redacted_repr,
 )
 from dpgap.estimates.certificates import Evidence
 from dpgap.exact.grid import MAX_STEPS, Grid, Labels
@@ -47,7 +47,7 @@ class Draw(NamedTuple, Generic[D]):
     private_answers: Integers
 
     def __repr__(self) -> str:
-        return sealed(self)
+        return redacted_repr(self)
 
 
 class Winners(NamedTuple):

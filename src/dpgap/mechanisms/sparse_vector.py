@@ -29,8 +29,8 @@ from dpgap.data.private_counts import (
     Found,
     PrivateCounts,
     errors_without_answers,
+    redacted_repr,
     require_facts,
-    sealed,
 )
 from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.errors import GapErrors
@@ -92,7 +92,7 @@ class Stream(NamedTuple):
     """How many answers above end the run; None for as many as can be paid."""
 
     def __repr__(self) -> str:
-        return sealed(self)
+        return redacted_repr(self)
 
     @classmethod
     def of(cls, steps: Integers, labels: Labels) -> Self:

@@ -26,8 +26,8 @@ from dpgap.data.private_counts import (
     Groups,
     PrivateCounts,
     errors_without_answers,
+    redacted_repr,
     require_facts,
-    sealed,
 )
 from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import Bits, Words, secure_bits
@@ -89,7 +89,7 @@ class OneByOne(NamedTuple):
     labels: Labels
 
     def __repr__(self) -> str:
-        return sealed(self)
+        return redacted_repr(self)
 
     @property
     def size(self) -> int:
@@ -119,7 +119,7 @@ class InGroups(NamedTuple):
     """Where items are unknown: the most that one unit alone may have."""
 
     def __repr__(self) -> str:
-        return sealed(self)
+        return redacted_repr(self)
 
     @property
     def size(self) -> int:

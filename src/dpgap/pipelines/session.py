@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, Self, TypeVar, Unpack, cast, overload
 
 from dpgap._package import public
-from dpgap.budget.account import Account, Purse, granted
+from dpgap.budget.account import Account, InMemoryBudget, granted
 from dpgap.data.counts import Table, counts
 from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.parameters import Rational, readable
@@ -96,7 +96,7 @@ class Session:
             raise TypeError("give either epsilon or account: one of them, and not both")
         if account is not None and delta:
             raise TypeError("delta must be left out with an account, which has its own")
-        self._purse = None if epsilon is None else Purse(granted(epsilon, delta))
+        self._purse = None if epsilon is None else InMemoryBudget(granted(epsilon, delta))
         self._account = self._purse if account is None else account
         neighbours = Neighbours.read("neighbours", neighbours)
         self._facts: dict[str, Any] = {"unit": unit, "neighbours": neighbours}

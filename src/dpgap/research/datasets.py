@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpgap.data.private_counts import quietly
+from dpgap.data.private_counts import with_masked_errors
 from dpgap.data.sources import kind_of, quoted, read_file
 from dpgap.exact.reals import Integers
 
@@ -88,7 +88,7 @@ def _count_units(path: Path, unit: str | None, item: str | None) -> tuple[dict[s
 
 
 def _fetch(path: Path, table: Any) -> list[tuple[Any, ...]]:
-    rows: list[tuple[Any, ...]] = quietly(
+    rows: list[tuple[Any, ...]] = with_masked_errors(
         table.fetchall, f"{path.name} could not be read: it is torn, or its lines do not end alike"
     )
     return rows

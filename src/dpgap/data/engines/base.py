@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import narwhals as nw
 from numpy.typing import NDArray
 
-from dpgap.data.private_counts import quietly
+from dpgap.data.private_counts import with_masked_errors
 from dpgap.data.sources import Frame, Lazy
 from dpgap.exact.bits import ProcessBound
 
@@ -93,7 +93,7 @@ class Engine(ProcessBound, ABC):
             with self._one_at_a_time, self.quiet():
                 return action()
 
-        return quietly(act, _STOPPED, EngineError)
+        return with_masked_errors(act, _STOPPED, EngineError)
 
     def plain(self, frame: Lazy) -> Lazy:
         """The same rows, with a text `item` or `group` as nothing but text."""

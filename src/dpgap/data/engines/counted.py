@@ -32,8 +32,8 @@ from dpgap.data.private_counts import (
     Integers,
     PrivateCounts,
     known_size,
-    quietly,
     standing,
+    with_masked_errors,
 )
 from dpgap.data.sources import Lazy
 from dpgap.exact.bits import secure_bits
@@ -275,7 +275,7 @@ def count_in_engine(
     groups it is no frame. `facts` are what the answers say of themselves. `resources` are kept
     until the answers are closed.
     """
-    plain = quietly(lambda: engine.plain(rows))
+    plain = with_masked_errors(lambda: engine.plain(rows))
     narrow = query.narrow_items(engine, plain, domain)
     of_groups = query.narrow_groups(engine, plain, groups)
     labels = domain.labels if isinstance(domain, Domain) else None
@@ -293,7 +293,7 @@ def count_in_engine(
         return added if labels is None else added.filter(nw.col("units") != 0)
 
     refusal = query.TWO_TABLES if isinstance(domain, nw.LazyFrame) else UNREADABLE
-    frozen, tallied = quietly(lambda: freeze(engine, wanted(), resources), refusal)
+    frozen, tallied = with_masked_errors(lambda: freeze(engine, wanted(), resources), refusal)
     numbers = labels if labels is None or isinstance(labels, range) else range(len(labels))
     if groups is not None and size is not None and size * len(groups.labels) <= FETCHED:
         return _fetched(engine, frozen, groups.labels, labels, numbers, facts)

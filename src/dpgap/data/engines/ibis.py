@@ -10,7 +10,7 @@ import narwhals as nw
 import pyarrow
 
 from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, lazy
-from dpgap.data.private_counts import quietly
+from dpgap.data.private_counts import with_masked_errors
 from dpgap.data.sources import Lazy
 
 _AS_WRITTEN = "\\n'🍐"
@@ -53,7 +53,7 @@ def require_faithful(database: Any) -> None:
         if any(database.con.info.parameter_status(each) != "UTF8" for each in sides):
             raise ValueError(_UNFAITHFUL)
     row = ibis.literal(_AS_WRITTEN).as_table()
-    said = quietly(lambda: database.to_pyarrow(row)[0].to_pylist())
+    said = with_masked_errors(lambda: database.to_pyarrow(row)[0].to_pylist())
     if said != [_AS_WRITTEN]:
         raise ValueError(_UNFAITHFUL)
 
@@ -123,12 +123,12 @@ class Ibis(Engine):
 
     def shuffled(self, frame: Lazy, salt: str) -> Lazy:
         native = frame.to_native()
-        quietly(lambda: self._database.to_pyarrow(md5(ibis.literal(salt))), _NO_ORDER)
+        with_masked_errors(lambda: self._database.to_pyarrow(md5(ibis.literal(salt))), _NO_ORDER)
         return lazy(native.order_by(md5(ibis.literal(salt) + md5(native.item.cast("string")))))
 
     def keep_few(self, frame: Lazy, cells: Sequence[str], most: int, key: str) -> Lazy:
         native = frame.to_native()
-        quietly(lambda: self._database.to_pyarrow(md5(ibis.literal(key))), _NO_ORDER)
+        with_masked_errors(lambda: self._database.to_pyarrow(md5(ibis.literal(key))), _NO_ORDER)
         told = ibis.literal(f"{key}:{len(cells)}")
         for name in (*cells, "unit"):  # by hashes: together they may be longer than a text can be
             told = told + md5(native[name].cast("string"))

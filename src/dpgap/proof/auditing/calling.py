@@ -29,7 +29,7 @@ from dpgap.proof.checker.numbers import Affine, BadProgram
 Answers = tuple[Any, ...]
 Pair = tuple[Answers, Answers]
 
-NOT_ONE = "one thing or another"
+AMBIGUOUS = "one thing or another"
 _SIZES = (2, 5, 1, 3, 6)
 _LONG, _LONG_AT = 40, 5
 """So many answers show what each of them loses a little of; how many pairs are more usual."""
@@ -139,7 +139,7 @@ def _of_size(
             yield answers, tuple(a + move for a, move in zip(answers, moves, strict=True))
 
 
-def changes_of_mind(mode: Callable[[Answers], Any]) -> list[int]:
+def decision_levels(mode: Callable[[Answers], Any]) -> list[int]:
     """The level at which all answers at once change what is usually said, if there is one.
 
     `mode` says what is usually said on some answers, or None where it takes no such answers.
@@ -149,13 +149,13 @@ def changes_of_mind(mode: Callable[[Answers], Any]) -> list[int]:
         return mode((level,) * 3)
 
     start = usual(0)
-    if start in (None, NOT_ONE):
+    if start in (None, AMBIGUOUS):
         return []
     for sign in (1, -1):
         near = 0
         for far in (sign * 4**power for power in range(_FARTHEST)):
             said = usual(far)
-            if said not in (None, NOT_ONE, start):
+            if said not in (None, AMBIGUOUS, start):
                 while abs(far - near) > 1:  # halved down to the last level that is as before
                     middle = (near + far) // 2
                     near, far = (middle, far) if usual(middle) == start else (near, middle)

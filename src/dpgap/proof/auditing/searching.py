@@ -23,7 +23,7 @@ from dpgap.estimates.normal import scipy_special
 from dpgap.exact.reals import Floats, Integers
 from dpgap.proof.auditing import calling
 from dpgap.proof.auditing import outputs as output_columns
-from dpgap.proof.auditing.calling import NOT_ONE, Answers, Calls, Pair
+from dpgap.proof.auditing.calling import AMBIGUOUS, Answers, Calls, Pair
 from dpgap.proof.auditing.outputs import Codes, Outputs, Part, differs
 
 LEVEL = 1e-6
@@ -458,9 +458,9 @@ def neighbours_to_try(
             return None
         said: Floats = calls(scaled, _LOOK).discrete
         ((most, times),) = Counter(said.tolist()).most_common(1)
-        return most if times > 0.8 * _LOOK else NOT_ONE
+        return most if times > 0.8 * _LOOK else AMBIGUOUS
 
-    levels = list(dict.fromkeys([0, *calling.changes_of_mind(mode)]))
+    levels = list(dict.fromkeys([0, *calling.decision_levels(mode)]))
     moves: Any = {"monotonic": monotonic, "reach": reach}
     far = math.ceil(_FAR / epsilon)
     most = max(_FEWEST, budget // _A_PAIR)

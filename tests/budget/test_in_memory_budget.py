@@ -9,12 +9,12 @@ import pytest
 from spenders import Cheaper, StandIn
 
 from dpgap import BudgetExhausted
-from dpgap.budget.account import Amount, Purse, RefusedRequest, Request, pay
+from dpgap.budget.account import Amount, InMemoryBudget, RefusedRequest, Request, pay
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_cannot_spend_from_its_copy() -> None:
-    purse = Purse(Amount(Fraction(1)))
+    purse = InMemoryBudget(Amount(Fraction(1)))
     child = os.fork()
     if child == 0:
         try:
@@ -28,11 +28,11 @@ def test_a_forked_process_cannot_spend_from_its_copy() -> None:
 
 def test_a_budget_cannot_be_copied() -> None:
     with pytest.raises(TypeError, match="cannot be copied or pickled"):
-        copy.copy(Purse(Amount(Fraction(1))))
+        copy.copy(InMemoryBudget(Amount(Fraction(1))))
 
 
 def test_what_was_not_used_comes_back_and_delta_does_not() -> None:
-    purse = Purse(Amount(Fraction(1), Fraction(1, 10**6)))
+    purse = InMemoryBudget(Amount(Fraction(1), Fraction(1, 10**6)))
 
     def draw() -> StandIn:
         assert purse.remaining == Amount(Fraction(0))
@@ -48,14 +48,14 @@ def test_what_was_not_used_comes_back_and_delta_does_not() -> None:
 def test_more_than_there_is_is_refused_and_costs_nothing(
     epsilon: Fraction, delta: Fraction
 ) -> None:
-    purse = Purse(Amount(Fraction(1), Fraction(1, 10**6)))
+    purse = InMemoryBudget(Amount(Fraction(1), Fraction(1, 10**6)))
     with pytest.raises(BudgetExhausted, match="ε = 1, δ = 10⁻⁶ is left"):
         purse.reserve(epsilon, "too much", delta)
     assert purse.spent == Amount(Fraction(0))
 
 
 def test_an_error_leaves_the_reservation_spent() -> None:
-    purse = Purse(Amount(Fraction(1)))
+    purse = InMemoryBudget(Amount(Fraction(1)))
 
     def draw() -> StandIn:
         raise RuntimeError
@@ -66,7 +66,7 @@ def test_an_error_leaves_the_reservation_spent() -> None:
 
 
 def test_many_threads_never_overspend() -> None:
-    purse = Purse(Amount(Fraction(10)))
+    purse = InMemoryBudget(Amount(Fraction(10)))
 
     def buy(_: int) -> bool:
         try:
