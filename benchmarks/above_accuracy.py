@@ -7,21 +7,26 @@ plain baseline has at the same total ε: Laplace measurement with half of ε, ga
 `accuracy.py` runs this.
 """
 
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.estimates.errors import half_width_of_pairs
 from dpgap.estimates.linear import combine
 from dpgap.exact.bits import Bits, InsecureSeededBits
 from dpgap.mechanisms.measuring import Laplace
-from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, Sifted, SparseVector, sift
+from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.pipelines.arrays import MeasuredAbove
 from dpgap.pipelines.best import estimates_after_above
 from dpgap.pipelines.paper import above_errors, gap_variances
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from law_tests import Sifted, sift
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -68,9 +73,8 @@ def above(counts: Integers, k: int, method: str, runs: int, seed: int) -> dict[s
                 half = error.half_width(0.95)
             covered += int((np.abs(off) <= half).sum())
             found += truth.size
-            apart = half_width_of_pairs(
-                pipeline.measurement.error(truth.shape[1]), truth.shape[1], 0.95
-            )
+            error = pipeline.measurement.error(truth.shape[1])
+            apart = error.half_width_of_pairs(truth.shape[1], 0.95)
             pairs += int((np.ptp(values - truth, axis=1) <= apart).sum())
             some += len(truth)
     return {

@@ -16,10 +16,8 @@ from drawing import line, picture, text
 
 import dpgap
 from dpgap.printable import plural
-from dpgap.releases.findings import title_of
 from dpgap.releases.page import Scale
-from dpgap.releases.release import TableRelease
-from dpgap.releases.text import Row, rows_of
+from dpgap.releases.release import Row, TableRelease, rows_of, title_of
 
 ROW = 30
 

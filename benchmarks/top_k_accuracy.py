@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpgap
-from dpgap.estimates.errors import half_width_of_pairs
 from dpgap.research.datasets import load_all, read_counts
 
 Integers = NDArray[np.int64]
@@ -119,7 +118,7 @@ def all_pairs(pipeline: Any, counts: Integers, runs: int) -> float:
 def pairs_covered(pipeline: Any, found: Any) -> float:
     """The same, of runs that were made; every route measures with its own part of ε."""
     k = pipeline.k
-    halves = [half_width_of_pairs(r.measurement.error(k), k, 0.95) for r in pipeline.routes]
+    halves = [r.measurement.error(k).half_width_of_pairs(k, 0.95) for r in pipeline.routes]
     half = np.array(halves)[found.selected.routes]
     return float((np.ptp(found.measurements - found.truth, axis=1) <= half).mean())
 

@@ -289,7 +289,7 @@ def test_a_screen_reader_finds_the_title_the_table_and_its_headings(
     assert [name for role, name in seen if role == "rowheader"] == list(release.labels)
     assert roles.count("row") == 4
     assert [name for role, name in seen if role == "image"] == [
-        "The estimates and intervals of the table, drawn"
+        "Top 3: product, by customer count: the estimates and 95 % intervals of the table, drawn"
     ]
     headings = [
         (node["name"]["value"], prop["value"]["value"])

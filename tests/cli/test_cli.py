@@ -442,7 +442,7 @@ LISTED = (
     [
         ("--unit who --item what -k 2", LISTED),
         ("--unit who --item what -k 2 --max-items 3", LISTED),
-        ("--item what --domain 0..9 -k 2", "--unit must be given: the column that says whose row"),
+        ("--item what --domain 0..9 -k 2", "--unit must be given: the column with the unit"),
         ("--unit who --domain 0..9 -k 2", "--item must be given: the column to count"),
         ("--unit who --item what --domain 0..9 -k 0", "-k must be at least 1, not 0"),
         ("--unit who --item what --domain 0..9 -k 2 --by at", "--by needs --groups: the public"),

@@ -2,7 +2,6 @@
 
 import math
 import operator
-import time
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
@@ -371,10 +370,9 @@ def test_a_collation_that_merges_texts_is_refused_whatever_the_rows() -> None:
 
 
 def test_how_long_like_takes_does_not_follow_how_a_text_could_be_divided() -> None:
-    table = pandas.DataFrame({"at": [0, 1], "x": ["a" * 700, "a" * 700 + "b"]}, dtype=object)
-    before = time.process_time()
+    """It would take hours here if it did, and 7 s for 700 letters."""
+    table = pandas.DataFrame({"at": [0, 1], "x": ["a" * 9000, "a" * 9000 + "b"]}, dtype=object)
     assert _found(table, "x like '%a%a%a%b'", "x not like '%a%a%a%b'") == [[1], [0]]
-    assert time.process_time() - before < 1
 
 
 # Wrong variants, which the comparisons above must give away

@@ -346,7 +346,7 @@ def test_nobody_else_waits_at_the_other_address_of_a_local_name() -> None:
         taken = listening("::1", 0)
     except OSError:
         pytest.skip("there is no IPv6 here")
-    with taken, pytest.raises(OSError, match="is taken"):
+    with taken, pytest.raises(OSError, match="is in use"):
         listening_locally("127.0.0.1", taken.getsockname()[1])
     found = listening_locally("127.0.0.1", 0)
     for each in found:

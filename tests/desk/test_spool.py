@@ -314,7 +314,8 @@ def _require_one_answer(desk: Running, ann: httpx.Client, draws: "Counter[int]")
 def test_an_answer_waits_for_a_ledger_that_is_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, draws: "Counter[int]"
 ) -> None:
-    path = write_file(tmp_path, "sqlite:///budget.db?timeout=0.01")
+    monkeypatch.setattr("dpgap.budget.store.BUSY_SECONDS", 0.01)
+    path = write_file(tmp_path)
     with (
         running(path) as desk,
         desk.program("ann") as ann,

@@ -134,7 +134,7 @@ run = dpgap.SparseVector(0, 1, 1).start(account=Account())
 """
     words = [sys.executable, "-W", "always::ResourceWarning", "-c", program]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert "ResourceWarning: a run was dropped" in done.stderr
+    assert "ResourceWarning: a run was never closed" in done.stderr
     assert "Exception ignored" not in done.stderr
     assert done.stdout == ""
 

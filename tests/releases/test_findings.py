@@ -398,7 +398,7 @@ def test_nothing_above_a_line_says_so_too():
     release = dpgap.above(sold, unit="row", threshold=10**6, epsilon=1, k=1, **asked)
     cut, amounts, nothing = _same_again(release)
     assert cut.startswith("Each row adds at least 0 and at most 50 to each what")
-    assert "If column 'paid' has such text, it counts as nothing" in amounts
+    assert "If column 'paid' has such text, it is ignored" in amounts
     assert nothing == "Nothing was found above 1,000,000."
 
 

@@ -244,12 +244,9 @@ def _divided_by_nothing() -> AbstractContextManager[Any]:
     def attempted(part: str, make: Callable[[], Any], otherwise: Any = None) -> Any:
         return make()
 
-    def sentences(part: str, make: Callable[[], Any]) -> Any:
-        return tuple(make())
-
     return _all_of(
         mock.patch.object(findings, "_advice", advice),
-        mock.patch.object(findings, "sentences", sentences),
+        mock.patch.object(findings, "attempted", attempted),
         mock.patch.object(document, "attempted", attempted),
     )
 
