@@ -281,8 +281,8 @@ Kept = TypeVar("Kept", bound=_Document)
 def pay(account: Account | None, request: Request, draw: Callable[[], Kept]) -> Kept:
     """Reserve what is requested, then draw, then settle what that spent.
 
-    All releases pass here but a stream's run, which stays open between its answers, and the desk's,
-    which draws later: both reserve before and settle after, by the same two functions.
+    All releases pass here but a stream's run, which stays open between its answers: it reserves
+    before and settles after, by the same two functions. The desk, which draws later, passes twice.
 
     An account that states its entry keeps the release, which is handed out only after that.
     """
