@@ -6,8 +6,9 @@ before anything is charged, and can say what is to be paid for.
 
 Calls, options of the command line, sessions, the desk, ledgers and release documents read it from
 here. A keyword is entered here and nowhere else: what users may write for it in `Whose`, `Bounds`,
-`Grouped`, `Wanted`, `TopK` or `Above`, with its default and its help, and what is held of it as a field of `Question`, with the
-form that it has in a document. What a filter means row by row is in `dpgap.data.filtering`.
+`Grouped`, `Wanted`, `TopK` or `Above`, with its default and its help, and what is held of it as a
+field of `Question`, with the form that it has in a document. What a filter means row by row is in
+`dpgap.data.filtering`.
 
 >>> read_counting({"unit": "who", "item": "what", "sum": "paid", "at_most": 50}).cap
 5000

@@ -19,7 +19,7 @@ from untold import of_mutant, of_shipped
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
 from dpgap.mechanisms.histogram import NoisyHistogram
-from dpgap.proof import audit
+from dpgap.proof import BadProgram, audit
 from dpgap.proof.auditing.calling import AMBIGUOUS, Calls, decision_levels, pairs
 from dpgap.proof.auditing.outputs import Codes, Outputs, leaves, lowest_bit, parts_of
 from dpgap.proof.auditing.searching import (
@@ -707,3 +707,17 @@ def test_of_a_thousand_audits_of_what_is_private_hardly_any_rejects():
         with bits_are(InsecureSeededBits(seed)):
             rejected += audit(function, samples=10_000, **claim).rejected
     assert rejected <= 6
+
+
+class _NoiseOfItsOwn:
+    """Not private: the noise is small. Computed once for all runs on a path, it would look so."""
+
+    epsilon = 1
+
+    def run(self, answers, noise):
+        return float(answers[0] + np.random.default_rng().laplace(0, 0.05))
+
+
+def test_a_program_with_noise_of_its_own_is_refused():
+    with pytest.raises(BadProgram, match="another output on the same noise: take all noise from"):
+        audit(_NoiseOfItsOwn(), samples=2000)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import zip_longest
 from operator import add
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,8 @@ def decision_levels(mode: Callable[[Answers], Any]) -> list[int]:
 
 _AT_ONCE = 1 << 17
 _STORE = 1 << 10
+_REPEATS = 3
+"""So many times a program is run twice on the same noise."""
 _ON_A_PATH = 20
 """So many runs should share a path, or following it is not worth while."""
 
@@ -293,6 +296,10 @@ _TRIES = 20
 """So many times must a function raise to be said to refuse answers."""
 
 
+def _last(drawn: list[float], _: Law) -> float:
+    return drawn.pop()
+
+
 class WrongCount(ValueError):  # noqa: N818 - shown as a ValueError
     """A function of many runs returned more outputs or fewer."""
 
@@ -348,6 +355,8 @@ class Calls:
 
     def refusal(self, answers: Answers) -> Exception | None:
         """Why the function takes no such answers, if it raises each time that it is called."""
+        if self._run is not None and answers not in self._refusals:
+            self._require_all_noise_is_drawn(answers)
         for _ in range(0 if answers in self._refusals else _TRIES):
             try:
                 self._tabulate([answers], lambda call, raises: self._found(call, True))
@@ -393,6 +402,33 @@ class Calls:
         self.made += runs
         self._progress(self.made)
         return outputs
+
+    def _require_all_noise_is_drawn(self, answers: Answers) -> None:
+        """Refuse a program that gives another output on the same noise.
+
+        Runs on one path are computed together, so noise of its own would be drawn once for all.
+        """
+        source = OneByOne(on_grid=bool(getattr(self._function, "on_grid", False)))
+        for _ in range(_REPEATS):
+            drawn: list[float] = []
+
+            def first(law: Law, drawn: list[float] = drawn) -> float:
+                drawn.append(source.draw(law))
+                return drawn[-1]
+
+            before = self._leaves_on(answers, first)
+            drawn.reverse()
+            if self._leaves_on(answers, partial(_last, drawn)) != before:
+                raise BadProgram(
+                    "run gives another output on the same noise: take all noise from noise.draw, "
+                    "or audit a function of the answers in place of an object with run"
+                )
+
+    def _leaves_on(self, answers: Answers, draw: Callable[[Law], float]) -> str:
+        try:
+            return repr(self._found(partial(self._run, answers, SimpleNamespace(draw=draw)), True))
+        except Exception as error:
+            return type(error).__name__
 
     def _runs(
         self,
