@@ -281,7 +281,7 @@ NO_EXPORT = {
     "budget.db": "is a database: use --ledger budget.db if it is a ledger",
     "release.json": "release.json is a release document: `dpgap show` reads it",
     "sold.csv": "sold.csv cannot be verified: the file must be JSON that `dpgap ledger export`",
-    "nothing.json": "the file 'nothing.json' cannot be read as UTF-8 text",
+    "nothing.json": "there is no file 'nothing.json' that can be read",
 }
 
 

@@ -262,7 +262,9 @@ def _export_in(file: str) -> str:
         if content.startswith(b"SQLite format 3"):
             raise UsageError(f"{file} is a database: use --ledger {file} if it is a ledger")
         text = content.decode()
-    except (OSError, UnicodeError):
+    except OSError:
+        raise UsageError(f"there is no file {file!r} that can be read") from None
+    except UnicodeError:
         raise UsageError(f"the file {file!r} cannot be read as UTF-8 text") from None
     if '"dpgap release"' in text[:10_000] and '"dpgap": "ledger"' not in text[:100]:
         raise UsageError(f"{file} is a release document: `dpgap show` reads it")
