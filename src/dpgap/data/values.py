@@ -236,9 +236,14 @@ def coded_texts(column: Any) -> Any:
 
 
 def arrow_texts(column: Any) -> "pyarrow.Array | pyarrow.ChunkedArray":
-    """The texts of the values of a column, in Arrow."""
+    """The texts of the values of a column, in Arrow; whole numbers and texts without a loop."""
     import pyarrow
 
+    if is_number(column.dtype) and column.dtype.kind != "f":
+        return pyarrow.array(column).cast(pyarrow.large_string())
+    pure = _pure_text(column)
+    if pure is not None:
+        return pure
     codes, texts = _texts(column)
     told = pyarrow.array(codes, mask=codes < 0)
     known = pyarrow.array(texts, pyarrow.large_string())

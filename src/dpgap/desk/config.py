@@ -16,10 +16,11 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar, get_origin, get_type_hints
 
+from dpgap.budget.requests import is_one_table
 from dpgap.exact.parameters import positive_rational, rational
 from dpgap.question import COUNTING, Neighbours, read_counting
 
@@ -395,6 +396,7 @@ class _FileReader:
         self._require_one_owner(people)
         if not self.faults:
             self._require_one_archive(datasets)
+            self._require_one_budget(datasets)
             if file.hosts and not (file.key and file.has_tokens):
                 words = (
                     "needs a key (`dpgap desk --key`) and people with tokens (`dpgap desk --token`)"
@@ -428,6 +430,16 @@ class _FileReader:
             if people.setdefault(data.budget, data.people.keys()) != data.people.keys():
                 words = "must list the same people as the other data set with this budget:"
                 self._fault(("datasets", data.name, "people"), f"{words} they share an archive")
+
+    def _require_one_budget(self, datasets: Mapping[str, ListedData]) -> None:
+        """The ε of two budgets for the same units add up, so a steward must confirm it."""
+        for other, data in combinations(datasets.values(), 2):
+            one, two = ({"table": it.table, "unit": it.unit} for it in (other, data))
+            is_meant = data.beside == other.budget or other.beside == data.budget
+            if data.budget != other.budget and is_one_table(one, two) and not is_meant:
+                words = f"has the table and unit of datasets.{other.name}, and the ε of both add up"
+                mend = f"state the same budget, or beside = {other.budget!r} to confirm this"
+                self._fault(("datasets", data.name, "table"), f"{words}: {mend}")
 
     def _dataset(self, name: str, content: Any, people: Mapping[str, Person]) -> ListedData:
         where = ("datasets", name)

@@ -164,6 +164,7 @@ class TwoSteps:
         """The route to take; and after a look: what was seen, among how many, and its number."""
         return self, ()
 
+    @np.errstate(all="ignore")  # the caller's settings must not lose a paid answer
     def draw_paid(self, prepared: Any) -> Measuring[Any]:
         """Select and measure; the caller has paid. Where nothing was found, nothing is measured."""
         route, look = self.taken(prepared)

@@ -185,7 +185,7 @@ class Ibis(Engine):
             return self._collect(ibis.union(*each))
         counts, places = zip(*wanted, strict=True)
         asked = self._table({"units": counts, "place": places})
-        place = ibis.row_number().over(group_by="units").cast("int64")
+        place = ibis.row_number().over(group_by="units", order_by="item").cast("int64")
         members = native.semi_join(asked, "units").mutate(place=place)
         found = members.semi_join(asked, ["units", "place"]).select("item", "units", "place")
         return self._collect(found)
