@@ -3,6 +3,7 @@
 import asyncio
 import html
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 
@@ -46,6 +47,17 @@ def test_the_same_question_is_paid_for_once_whoever_asks_it(desk: Running) -> No
         fresh = bob.post(ASK, json=question(fresh=True)).json()
         assert fresh["entry"] != first["entry"]
         assert _spent(desk) == Fraction(2, 10)
+
+
+def test_a_paid_answer_stays_free_after_it_has_ceased_to_be_recent(
+    desk: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpgap.budget.requests._LATELY", timedelta(0))
+    with desk.program("ann") as ann, desk.program("bob") as bob:
+        first = ann.post(ASK, json=question()).json()
+        second = bob.post(ASK, json=question()).json()
+    assert (second["again"], second["entry"]) == (True, first["entry"])
+    assert _spent(desk) == Fraction(1, 10)
 
 
 def test_one_key_is_charged_once_however_many_send_it_at_once(desk: Running) -> None:

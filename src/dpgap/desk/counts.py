@@ -28,7 +28,8 @@ class Slot:
         self._lock = threading.Lock()
         self._answers = answers
         one = next(iter(answers.values())) if isinstance(answers, CountsByGroup) else answers
-        labels = range(0 if one.unknown else len(one))
+        labels = None if one.unknown else one.labels  # a paid answer must be named as they are
+        labels = range(0 if one.unknown else len(one)) if labels is None else labels
         self.facts = _in_memory(one, labels, np.empty(0, dtype=np.int64))
         """What is public of them; groups have the same facts, so one stands for all."""
         self.empty: PrivateCounts | CountsByGroup = self.facts
