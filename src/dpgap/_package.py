@@ -3,7 +3,7 @@
 import sys
 from typing import Any, TypeVar
 
-__version__ = "0.2.1"
+__version__ = "0.3.0.dev0"
 
 Thing = TypeVar("Thing", bound=Any)
 
