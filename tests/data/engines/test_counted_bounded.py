@@ -122,6 +122,14 @@ def test_no_item_and_no_group_is_favoured_anywhere(put: Any) -> None:
 
 
 @everywhere
+def test_the_rows_of_a_unit_never_add_up_to_more_than_an_engine_can_hold(put: Any) -> None:
+    rows = [(1, "fig", "ch", 2.0**60)] * 1_100  # each is cut to 2^53 steps
+    table = put(("bigint", "string", "string", "double"), rows)
+    answers = dpgap.counts(table, **ASK, sum="paid", at_most=2**39, step=1)
+    assert _of(answers) == [2**39, 0, 0, 0]
+
+
+@everywhere
 def test_groups_may_stay_in_any_engine(put: Any) -> None:
     table = put(("bigint", "string", "string", "double"), ROWS)
     with mock.patch.object(counted, "FETCHED", 1):
