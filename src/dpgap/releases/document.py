@@ -768,10 +768,7 @@ def _shown(release: Release) -> dict[str, Any]:
     if isinstance(release, TableRelease):
         fields["private"] = lambda: release.question.is_private
         fields["items"] = lambda: [
-            {
-                name: finite(cell)
-                for name, cell in row._replace(item=plain(row.item))._asdict().items()
-            }
+            {name: finite(cell) for name, cell in (row | {"item": plain(row["item"])}).items()}
             for row in rows_of(release)
         ]
     elif isinstance(release, Measured | MeasuredValues):

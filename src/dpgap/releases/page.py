@@ -39,7 +39,6 @@ from dpgap.releases.release import (
     Place,
     Release,
     ReleasesByGroup,
-    Row,
     Selected,
     Table,
     TableRelease,
@@ -170,14 +169,15 @@ class Scale(NamedTuple):
         return f"{4 + 92 * min(max(share, 0.0), 1.0):.2f}%"
 
 
-def _picture(release: Measured) -> tuple[Scale | None, float | None, str, list[list[Row]]]:
+def _picture(release: Measured) -> tuple[Scale | None, float | None, str, list[list[Any]]]:
     """The scale, unless values are too large for one; the line, if there is one; units; and rows.
 
     Rows whose order is not sure stand together.
     """
     rows = rows_of(release)
     line = None if release.line is None else float(release.line)
-    ends = [end for row in rows for end in (row.low, row.estimate, row.high) if end is not None]
+    ends = [row[name] for row in rows for name in ("low", "estimate", "high")]
+    ends = [end for end in ends if end is not None]
     scale = Scale.of(ends if line is None else [*ends, line])
     units = measured_in(release.question) if isinstance(release, TableRelease) else "answer"
     return scale, line, units, [[rows[rank - 1] for rank in ranks] for ranks in release.groups()]
