@@ -90,7 +90,7 @@ def test_a_plot_has_estimates_with_intervals_and_the_largest_on_top() -> None:
     names = _names(ax)
     assert names == [f"a name of a…number {at}" for at in range(3)]
     (dots,) = (line for line in ax.lines if line.get_marker() == "o")
-    assert dots.get_xdata() == pytest.approx([row.estimate for row in rows_of(release)])
+    assert dots.get_xdata() == pytest.approx([row["estimate"] for row in rows_of(release)])
     (bands,) = (each for each in ax.containers if hasattr(each, "has_xerr"))
     ends = [path.vertices[:, 0].tolist() for path in bands.lines[2][0].get_paths()]
     assert np.array(ends) == pytest.approx(release.interval()[release.order])
