@@ -81,8 +81,7 @@ def _by_table(place: Floats, terms: int) -> Floats:
     cells, within = _cells(place)
     *lower, logs = _table()[:terms].take(cells, axis=1)
     for coefficient in reversed(lower):
-        logs *= within
-        logs += coefficient
+        logs = logs * within + coefficient
     return np.asarray(logs)
 
 
@@ -96,12 +95,9 @@ def rough_log_ndtr(place: Floats) -> Floats:
 
 def _cells(place: Floats) -> tuple[NDArray[np.intp], Floats]:
     """The cell of the table, and how far from its beginning, in cells."""
-    within = np.minimum(place, _ONE)
-    within += _END
-    within *= _CELLS
+    within = (np.minimum(place, _ONE) + _END) * _CELLS
     cells = within.astype(np.intp)
-    within -= cells
-    return cells, within
+    return cells, within - cells
 
 
 @cache

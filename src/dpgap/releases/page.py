@@ -108,7 +108,7 @@ _NEAR_ZERO = 0.1
 """The scale begins at 0 if that takes no more than this share of it."""
 _NARROW = 270
 """How many pixels wide the drawing is at least: its axis has room on a phone."""
-_LETTER = 7.5
+_LETTER, _PALE = 7.5, "#7ba6e3"
 _LABEL = 20
 """How many letters of a name a plot shows; of a longer one the beginning and the end."""
 
@@ -202,16 +202,12 @@ def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
     if len({*names}) < len({*texts}):  # no two items get one name
         names = list(texts)
     if ends[0] is None:
-        ax.barh(places, values, height=0.6, color="#7ba6e3")
+        ax.barh(places, values, height=0.6, color=_PALE)
     else:
         least = min([*values, *(low for low, _ in ends if low is not None)])
         low, high = np.array([(least if low is None else low, high) for low, high in ends]).T
         half = (high - low) / 2
-        bands: Any = {
-            "ecolor": "#7ba6e3",
-            "elinewidth": 5,
-            "capsize": 5,
-        }  # ends show beside any dot
+        bands: Any = {"ecolor": _PALE, "elinewidth": 5, "capsize": 5}  # ends show beside any dot
         ax.errorbar(low + half, places, xerr=half, fmt="none", **bands)
         ax.plot(values, places, "o", color="#1d5cb8", markersize=4)
         question = question_of(release)
