@@ -8,7 +8,6 @@ a few values. Many are read from a table, by the Taylor series of log Φ from wh
 
 import math
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -39,18 +38,6 @@ def log_ndtr(place: Any) -> Floats:
         near = np.where(x > 0, np.log1p(-tail), np.log(tail))
         far = x < _FAR
         return np.where(far, _log_far_tail(x), near) if far.any() else near
-
-
-@cache
-def scipy_special() -> Any:
-    """SciPy's functions, or None. Nothing needs them but audits; simulations are faster with them.
-
-    A SciPy that was made for another NumPy fails while it is loaded.
-    """
-    try:
-        return import_module("scipy.special")
-    except Exception:
-        return None
 
 
 def ndtr(place: Any) -> Floats:

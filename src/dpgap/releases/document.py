@@ -514,27 +514,28 @@ _MOST_ERRORS = 16
 
 def require_agreement(release: Any) -> None:
     """Refuse a release whose parts contradict each other."""
+    asked: Any = getattr(release, "question", None)
+    is_hybrid = isinstance(release, HybridRelease)
+    promised = release.promise.delta == (0 if asked is None else asked.delta)
+    _require(is_hybrid or promised, "a δ and what was asked")
+    _require(release.promise.epsilon == release.epsilon, "epsilon and the promise")
+    _require(getattr(release, "spent", release.epsilon) <= release.epsilon, "spent and epsilon")
+    of_a_group = isinstance(release, TableRelease) and asked.group is not None
+    if asked is not None and not of_a_group:
+        _require(asked.epsilon == release.epsilon, "epsilon and the question")
     if isinstance(release, ReleasesByGroup):
         _require_groups(release)
         return
-    _require(release.promise.epsilon == release.epsilon, "epsilon and the promise")
     stated: list[Any] = [dict(each.parameters).get("epsilon") for each in release.mechanisms]
     _require(all(isinstance(each, str) for each in stated), "epsilon and the mechanisms")
     _require(sum(map(exact_value, stated)) == release.epsilon, "epsilon and the mechanisms")
-    _require(getattr(release, "spent", release.epsilon) <= release.epsilon, "spent and epsilon")
-    is_hybrid = isinstance(release, HybridRelease)
-    asked: Any = getattr(release, "question", None)
-    promised = release.promise.delta == (0 if asked is None else asked.delta)
-    _require(is_hybrid or promised, "a δ and what was asked")
     if isinstance(release, MeasuredValues):
         _require_laws([release.error], release.values.size)
         if isinstance(release, Total):
             kind = "count" if isinstance(release, UnitCount) else "total"
             _require(release.values.size == 1, f"a {kind} and the values")
-            _require(release.question.kind == kind, f"a {kind} and the question")
-            has_sum = release.question.sum is not None
-            _require(has_sum == (kind == "total"), f"a {kind} and what is added up")
-            _require(release.question.epsilon == release.epsilon, "epsilon and the question")
+            _require(asked.kind == kind, f"a {kind} and the question")
+            _require((asked.sum is None) == (kind == "count"), f"a {kind} and what is added up")
         return
     count = release.indices.size
     _require(release.labels is None or len(release.labels) == count, "indices and labels")
@@ -563,8 +564,7 @@ def require_agreement(release: Any) -> None:
     if isinstance(release, Measured):
         _require_measured(release, count)
     if isinstance(release, TableRelease):
-        is_above, is_one = asked.kind == "above", asked.group is None
-        _require(not is_one or asked.epsilon == release.epsilon, "epsilon and the question")
+        is_above = asked.kind == "above"
         _require(not asked.is_of_all, "a table and the question")
         _require(is_above or asked.k is not None, "a top-k and its k")
         _require(asked.method == release.method, "the method and the question")
@@ -604,9 +604,6 @@ def _require_groups(release: ReleasesByGroup) -> None:
     question = release.question
     is_right = len(release) == len(set(release)) == question.groups > 0
     _require(is_right, "the groups and their answers")
-    _require(release.promise.epsilon == question.epsilon, "epsilon and the promise")
-    _require(release.promise.delta == question.delta, "δ and the promise")
-    _require(release.spent <= release.epsilon, "spent and epsilon")
     used = {each for answer in release.values() for each in answer.mechanisms}
     _require(set(release.mechanisms) == used, "the groups and their mechanisms")
     shared = (question.epsilon, question.epsilon_of_a_group)

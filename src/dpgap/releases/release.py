@@ -103,14 +103,10 @@ class Provenance(NamedTuple):
         >>> Provenance("2026-11-15T20:01:02Z", "0.1.0").words("sales.csv")
         'sales.csv, 2026-11-15 20:01 UTC, dpgap 0.1.0'
         """
-        parts = [f"{self.time[:10]} {self.time[11:16]} UTC", f"dpgap {self.dpgap}"]
-        if table is not None:
-            parts.insert(0, table)
-        if self.ledger is not None:
-            parts.append(f"entry {self.ledger.entry} of data set {self.ledger.dataset!r}")
-        if self.again:
-            parts.append("shown again")
-        return printable(", ".join(parts))
+        time, version = f"{self.time[:10]} {self.time[11:16]} UTC", f"dpgap {self.dpgap}"
+        paid = self.ledger and f"entry {self.ledger.entry} of data set {self.ledger.dataset!r}"
+        again = "shown again" if self.again else None
+        return printable(", ".join(filter(None, (table, time, version, paid, again))))
 
 
 class MechanismUsed(NamedTuple):
@@ -152,11 +148,9 @@ class Promise(NamedTuple):
 
     def __str__(self) -> str:
         direction = ", all of them in the same direction" if self.monotonic else ""
-        which = "each answer"
-        if self.reach is not None:
-            which = f"at most {self.reach:,} answers, each"
-            if self.reach == 1:
-                which = "at most one answer, and that"
+        which = "each answer" if self.reach is None else f"at most {self.reach:,} answers, each"
+        if self.reach == 1:
+            which = "at most one answer, and that"
         kind, delta, but = "Pure differential privacy", "no δ", ""
         public = "The number of answers, their labels and all parameters are public."
         if self.delta:
