@@ -9,13 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpgap.estimates.linear import (
-    blue,
-    blue_variance,
-    combine,
-    combined_variance,
-    gap_shortfall,
-)
+from dpgap.estimates.errors import gap_shortfall
+from dpgap.estimates.linear import blue, blue_variance, combine, combined_variance
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, StaircaseNoise
 from seams import quick_in

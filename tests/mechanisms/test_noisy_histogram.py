@@ -79,7 +79,7 @@ def test_the_largest_are_returned_with_the_line_and_what_values_may_be_off_by():
     assert (fewer.labels, fewer.line) == (("pea", "rye"), 60)
     everything = mechanism.draw_paid(mechanism.prepare(answers, names), k=4)
     assert everything.line is None
-    assert isinstance(mechanism.error_of(everything), MeasurementError)
+    assert type(mechanism.error_of(everything)) is MeasurementError
 
 
 def test_a_grid_is_undone_in_values_and_in_the_line():

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpgap
-from dpgap.estimates.linear import gap_shortfall
+from dpgap.estimates.errors import gap_shortfall
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law
 from dpgap.mechanisms.sparse_vector import best_threshold_share

@@ -373,8 +373,11 @@ def test_as_many_outputs_as_runs_are_asked_for(more):
 
 
 def test_nothing_is_called_if_it_cannot_be_judged(monkeypatch):
+    def fails(name):
+        raise ImportError("made for another NumPy")
+
     called = []
-    monkeypatch.setattr("dpgap.proof.auditing.searching.scipy_special", lambda: None)
+    monkeypatch.setattr("dpgap.proof.auditing.searching.import_module", fails)
     with pytest.raises(ModuleNotFoundError, match="audits need SciPy"):
         audit(lambda answers: called.append(answers), epsilon=1)
     assert not called

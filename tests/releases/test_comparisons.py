@@ -78,23 +78,23 @@ def test_whatever_is_shown_is_ordered_by_estimate_and_leads_are_differences_of_e
     release = dpgap.measured_top_k([500] * 30, 10, "0.5", monotonic=True)
     assert (np.diff(release.estimates) > 0).any()  # or this shows nothing
     rows = rows_of(release)
-    estimates = [row.estimate for row in rows]
+    estimates = [row["estimate"] for row in rows]
     assert estimates == sorted(estimates, reverse=True)
     frame = release.to_frame()
     assert frame["estimate"].tolist() == estimates
     assert frame["index"].tolist() == release.indices[release.order].tolist()
     for rank, (row, below) in enumerate(pairwise(rows), start=1):
-        assert row.lead == row.estimate - below.estimate
+        assert row["lead"] == row["estimate"] - below["estimate"]
         found = release.difference(rank, rank + 1)
-        assert row.lead - row.give_or_take <= found.low + 1e-9
-        assert row.lead + row.give_or_take >= found.high - 1e-9
-    assert rows[-1].lead is rows[-1].give_or_take is None
+        assert row["lead"] - row["give_or_take"] <= found.low + 1e-9
+        assert row["lead"] + row["give_or_take"] >= found.high - 1e-9
+    assert rows[-1]["lead"] is rows[-1]["give_or_take"] is None
 
 
 def test_the_selections_own_gaps_stay_with_their_items():
     release = dpgap.measured_top_k([500] * 30, 10, "0.5", monotonic=True)
     gaps = dict(zip(release.indices.tolist(), release.gaps.tolist(), strict=True))
-    assert {row.item: row.gap for row in rows_of(release)} == gaps
+    assert {row["item"]: row["gap"] for row in rows_of(release)} == gaps
     assert release.to_dict()["gaps"] == release.gaps.tolist()
 
 
@@ -123,7 +123,7 @@ def test_where_everything_is_selected_a_table_keeps_the_gaps_in_the_order_of_sel
     release = dpgap.top_k(SOLD, **ASKED, k=8)
     assert release.gaps.size == 7
     assert (release.p_values == 0).all()
-    assert all(row.gap is None for row in rows_of(release))
+    assert all(row["gap"] is None for row in rows_of(release))
     assert (np.diff(release.estimates) <= 0).all()
 
 
@@ -146,7 +146,7 @@ def test_a_terminal_of_any_width_shows_every_number(width: int, monkeypatch: pyt
     text = shown(release, None)
     assert max(map(len, text.splitlines())) <= width
     for row in rows_of(release):
-        for value in (row.estimate, row.low, row.high, row.lead, row.give_or_take):
+        for value in (row["estimate"], row["low"], row["high"], row["lead"], row["give_or_take"]):
             assert value is None or f"{value:,.1f}" in text
 
 

@@ -364,8 +364,8 @@ def test_the_order_of_what_may_not_belong_is_that_of_what_is_shown():
 def test_an_interval_without_a_lower_end_is_shown_as_at_most_its_upper_end():
     release = _read_off([900, 600, *[300] * 40], 3)
     cells, (*_, last) = cells_of(release), rows_of(release)
-    assert (last.low, cells["95% low"][-1]) == (None, "–")
-    assert cells["95% high"][-1] == f"≤ {last.high:.0f}"
+    assert (last["low"], cells["95% low"][-1]) == (None, "–")
+    assert cells["95% high"][-1] == f"≤ {last['high']:.0f}"
     assert not any("≤" in cell for cell in cells["95% high"][:-1])
     assert "≤" not in to_csv(release) + release.to_json()
 

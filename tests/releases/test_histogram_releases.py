@@ -97,8 +97,8 @@ def test_rows_say_how_far_a_lead_may_be_off_where_anything_can_be_said():
     release = _release(k=5)
     rows = rows_of(release)
     found = release.difference(1, 2)
-    assert rows[0].give_or_take == max(rows[0].lead - found.low, found.high - rows[0].lead)
-    assert [row.give_or_take is None for row in rows] == [False, False, True, True, True]
+    assert rows[0]["give_or_take"] == max(rows[0]["lead"] - found.low, found.high - rows[0]["lead"])
+    assert [row["give_or_take"] is None for row in rows] == [False, False, True, True, True]
 
 
 def test_where_all_is_returned_the_noise_alone_counts():
@@ -117,7 +117,7 @@ def test_findings_speak_of_the_order_and_of_what_cannot_be_told_apart():
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("whole_coin", 1 << 24, "a whole_coin below 2\\^24"),
+        ("whole_coin", 1 << 24, "whole_coin must be a whole number from 0 to 2\\^24 - 1"),
         ("whole_coin", -1, "a whole number"),
         ("whole_coin", 0.5, "a whole number"),
         ("coin", 0.5, "a field that is not known here, 'coin'"),

@@ -136,7 +136,7 @@ SHOWN_NO_MORE = {
     ("groups", "question.k: gone"): "a top-k and its k contradict",
     ("joint", "every 1/3: '0x10000000000000000"): "below 2^400",
     ("table-sum", "question.at_most: '0x10000000000000000"): "below 2^400",
-    ("above-staircase", "errors.threshold_law.share: '0x1/0x1000000000000"): "have a share",
+    ("above-staircase", "errors.threshold_law.share: '0x1/0x1000000000000"): "a share of at most 1",
     ("top-k-labels", "every 1/3: '0x1/0x1000000000000"): None,
     ("max", "epsilon: '1/3'"): "contradict each other",
     ("max", "every 1: '0x1/0x1000000000000"): None,

@@ -313,23 +313,16 @@ class _Places:
             log_below = log_ndtr(x) + tilt * (x - tilt / 2)
             logs = np.logaddexp(log_below, _log_stretch(moved, over))
             return logs, np.exp(log_below - logs), _density_over(moved, logs)
-        below = np.exp(tilt * (x - tilt / 2))
         chance, chance_moved = ndtr(np.array([x, moved]))
-        below *= chance
-        total = ndtr(over)
-        total += below
-        total -= chance_moved
-        logs = np.log(np.maximum(total, _LEAST, out=total))
+        below = np.exp(tilt * (x - tilt / 2)) * chance
+        total = np.maximum(ndtr(over) + below - chance_moved, _LEAST)
+        logs = np.log(total)
         return logs, below / total, _density_over(moved, logs)
 
 
 def _density_over(place: Floats, logs: Floats) -> Floats:
     """φ(place) over what has these logarithms."""
-    density = place * place
-    density *= -0.5
-    density -= logs
-    np.exp(density, out=density)
-    density *= 1 / _ROOT_TWO_PI
+    density: Floats = np.exp(place * place * -0.5 - logs) * (1 / _ROOT_TWO_PI)
     return density
 
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.estimates.linear import gap_shortfall
-from dpgap.exact.laws import GeometricNoise, Law
+from dpgap.exact.grid import Grid
+from dpgap.exact.laws import Law
 from dpgap.exact.reals import Floats
 from dpgap.exact.shells import ValueLaw, farthest_within, spread_within
 
@@ -30,13 +30,15 @@ class MeasurementError:
     grid: Fraction
 
     @property
+    @lru_cache(maxsize=256)  # noqa: B019 - errors are small values
     def variance(self) -> float:
-        """The variance of the value."""
-        return _variance(self.law) * float(self.grid) ** 2
+        """The variance of the value's noise."""
+        return self.law.value_variance * float(self.grid) ** 2
 
+    @lru_cache(maxsize=256)  # noqa: B019
     def half_width(self, level: float) -> float:
         """How far the value is off at most, with confidence `level`."""
-        return _half_width(self.law, level) * float(self.grid)
+        return self.law.value_half_width(level) * float(self.grid)
 
     def ends(self, values: Floats, level: float, rounding: float) -> Floats:
         """The ends of an interval for each value; shape (k, 2)."""
@@ -101,6 +103,30 @@ class GapErrors:
         return float(self.threshold) + gap - short
 
 
+@lru_cache(maxsize=256)
+def gap_shortfall(law: Law, threshold_law: Law, grid: Fraction | None, chance: float) -> float:
+    """How far a gap may overstate an answer: by more than this with at most this chance.
+
+    The gap's noise on the grid is N − N₀, and its exact law is used.
+    """
+    where = Grid(grid)
+    law, threshold_law = law.scaled(1 / where.step), threshold_law.scaled(1 / where.step)
+    low = high = 0
+    while law.difference_tail(threshold_law, high) > chance:
+        low, high = high, 2 * high + 1
+    while low > -(1 << 62) and law.difference_tail(threshold_law, low) <= chance:
+        low = 2 * low - 1
+    while high - low > 1:  # the tail is above `chance` at low, and not at high
+        middle = (low + high) // 2
+        if law.difference_tail(threshold_law, middle) > chance:
+            low = middle
+        else:
+            high = middle
+    centre = law.floor_mean - threshold_law.floor_mean
+    # A true answer may be above the one on the grid.
+    return (high - centre) * where.width + where.rounding
+
+
 def around(values: Floats, half: float) -> Floats:
     """The ends of intervals of one width around values."""
     ends: Floats = values[:, None] + np.array([-half, half])
@@ -124,16 +150,6 @@ def ends_of_quotients(parts: Floats, whole: Floats, least: float, most: float) -
         ends[:, 0] = parts[:, 0] / whole[1]
     clipped: Floats = np.clip(ends, least, most)
     return clipped
-
-
-@lru_cache(maxsize=256)
-def _variance(law: ValueLaw) -> float:
-    return law.value_variance
-
-
-@lru_cache(maxsize=256)
-def _half_width(law: ValueLaw, level: float) -> float:
-    return law.value_half_width(level)
 
 
 @lru_cache(maxsize=64)
@@ -243,26 +259,18 @@ Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class HistogramError:
-    """The noise of noisy values that reached a line: its law and the line, in whole steps."""
+class HistogramError(MeasurementError):
+    """The noise of noisy values that reached a line: its law and the line, in whole steps.
 
-    law: GeometricNoise
-    grid: Fraction
+    Selection is not in the variance, and `half_width` is that of a value far above the line.
+    """
+
     line: int
     whole_coin: int | None
     """The best loser's coin in 2^24ths, if the line is its noisy value; 0 if it was stated.
 
     None where it was not kept: intervals then hold for every coin.
     """
-
-    @property
-    def variance(self) -> float:
-        """The variance of the noise; selection is not in it."""
-        return self.law.value_variance * float(self.grid) ** 2
-
-    def half_width(self, level: float) -> float:
-        """How far a value that is clear of the line is off at most, with confidence `level`."""
-        return self.law.value_half_width(level) * float(self.grid)
 
     def half_width_of_pairs(self, count: int, level: float) -> float:
         """How far the difference of two of `count` values is off that are clear of the line."""
@@ -276,6 +284,7 @@ class HistogramError:
     def ends(self, values: Floats, level: float, rounding: float) -> Floats:
         """The ends of an interval for each value; shape (k, 2). The lower end may be −∞.
 
+        >>> from dpgap.exact.laws import GeometricNoise
         >>> error = HistogramError(GeometricNoise(Fraction(10)), Fraction(1), 100, 0)
         >>> error.ends(np.array([101.0, 300.0]), 0.95, 0.0).tolist()
         [[-inf, 115.0], [270.0, 329.0]]

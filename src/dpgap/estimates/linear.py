@@ -6,14 +6,10 @@ optimistic where the winners were hard to tell from the rest.
 """
 
 import math
-from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpgap.exact.grid import Grid
-from dpgap.exact.laws import Law
 from dpgap.exact.reals import Floats
 
 
@@ -129,27 +125,3 @@ def _own_variances(
             "or one for every measurement"
         ) from None
     return own, measured
-
-
-@lru_cache(maxsize=256)
-def gap_shortfall(law: Law, threshold_law: Law, grid: Fraction | None, chance: float) -> float:
-    """How far a gap may overstate an answer: by more than this with at most this chance.
-
-    The gap's noise on the grid is N − N₀, and its exact law is used.
-    """
-    where = Grid(grid)
-    law, threshold_law = law.scaled(1 / where.step), threshold_law.scaled(1 / where.step)
-    low = high = 0
-    while law.difference_tail(threshold_law, high) > chance:
-        low, high = high, 2 * high + 1
-    while low > -(1 << 62) and law.difference_tail(threshold_law, low) <= chance:
-        low = 2 * low - 1
-    while high - low > 1:  # the tail is above `chance` at low, and not at high
-        middle = (low + high) // 2
-        if law.difference_tail(threshold_law, middle) > chance:
-            low = middle
-        else:
-            high = middle
-    centre = law.floor_mean - threshold_law.floor_mean
-    # A true answer may be above the one on the grid.
-    return (high - centre) * where.width + where.rounding

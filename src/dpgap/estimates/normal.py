@@ -8,7 +8,6 @@ a few values. Many are read from a table, by the Taylor series of log Φ from wh
 
 import math
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -41,18 +40,6 @@ def log_ndtr(place: Any) -> Floats:
         return np.where(far, _log_far_tail(x), near) if far.any() else near
 
 
-@cache
-def scipy_special() -> Any:
-    """SciPy's functions, or None. Nothing needs them but audits; simulations are faster with them.
-
-    A SciPy that was made for another NumPy fails while it is loaded.
-    """
-    try:
-        return import_module("scipy.special")
-    except Exception:
-        return None
-
-
 def ndtr(place: Any) -> Floats:
     """Φ(x), for each x.
 
@@ -81,8 +68,7 @@ def _by_table(place: Floats, terms: int) -> Floats:
     cells, within = _cells(place)
     *lower, logs = _table()[:terms].take(cells, axis=1)
     for coefficient in reversed(lower):
-        logs *= within
-        logs += coefficient
+        logs = logs * within + coefficient
     return np.asarray(logs)
 
 
@@ -96,12 +82,9 @@ def rough_log_ndtr(place: Floats) -> Floats:
 
 def _cells(place: Floats) -> tuple[NDArray[np.intp], Floats]:
     """The cell of the table, and how far from its beginning, in cells."""
-    within = np.minimum(place, _ONE)
-    within += _END
-    within *= _CELLS
+    within = (np.minimum(place, _ONE) + _END) * _CELLS
     cells = within.astype(np.intp)
-    within -= cells
-    return cells, within
+    return cells, within - cells
 
 
 @cache

@@ -48,9 +48,9 @@ import numpy as np
 from dpgap._package import __version__, public
 from dpgap.budget.account import tells_too_much
 from dpgap.estimates.certificates import Evidence
-from dpgap.estimates.errors import COINS, GapErrors, HistogramError, LaplaceSum, MeasurementError
+from dpgap.estimates.errors import GapErrors, HistogramError, LaplaceSum, MeasurementError
 from dpgap.exact.laws import Decay, ExponentialNoise, GeometricNoise, LaplaceNoise, StaircaseNoise
-from dpgap.exact.parameters import exact_text, power_of_two
+from dpgap.exact.parameters import exact_text
 from dpgap.exact.shells import CubeNoise, HullNoise
 from dpgap.printable import DocumentError
 from dpgap.question import HISTOGRAM, METHODS, Filter, Question, held_fields
@@ -96,10 +96,8 @@ _DEEPEST = 8
 _MOST_BITS = 14_000  # Python writes no whole number of more than 4,300 digits
 _LONGEST = 10_000
 
-_NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-_Tag = tuple[str, Callable[[Any], Any], Callable[[str], Any]]
-_TAGS: dict[type, _Tag] = {
-    float: ("float", repr, _NOT_FINITE.__getitem__),
+_TAGS: dict[type, tuple[str, Callable[[Any], Any], Callable[[str], Any]]] = {
+    float: ("float", repr, {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}.__getitem__),
     date: ("date", date.isoformat, date.fromisoformat),
     datetime: ("datetime", datetime.isoformat, datetime.fromisoformat),
     time: ("time", time.isoformat, time.fromisoformat),
@@ -208,7 +206,6 @@ def _moment(text: str) -> np.datetime64:
 
 _LARGEST = 1e100
 """No released number comes near: answers lie within ±2^60 steps, and a step is at most 2^100."""
-_MOST = (1 << 63) - 1
 _NEEDED = object()
 
 
@@ -249,10 +246,10 @@ def word(*words: str, kind: type[str] = str) -> Form:
     )
 
 
-def whole(least: int) -> Form:
-    """A whole number that is not too small."""
-    what = f"a whole number from {least} to 2^63 - 1"
-    return _form(int, what, lambda value: least <= value <= _MOST)
+def whole(least: int, bits: int = 63) -> Form:
+    """A whole number that is neither too small nor too large."""
+    what = f"a whole number from {least} to 2^{bits} - 1"
+    return _form(int, what, lambda value: least <= value < 1 << bits)
 
 
 def real(least: float = -_LARGEST) -> Form:
@@ -358,6 +355,18 @@ def parts(forms: Mapping[str, Form], get: Callable[[Any, str], Any] = getitem) -
     return Form(write, read)
 
 
+def having(what: str, is_right: Callable[[Any], bool], form: Form) -> Form:
+    """The same form for values that have something."""
+
+    def read(found: Any, where: str) -> Any:
+        value = form.read(found, where)
+        if not is_right(value):
+            raise DocumentError(f"{where} must have {what}")
+        return value
+
+    return Form(form.write, read)
+
+
 def record(make: Callable[..., Any], /, **forms: Form) -> Form:
     """An object with just these fields, from and to a value that has them."""
     inside = parts(forms, getattr)
@@ -390,46 +399,27 @@ def kinds(forms: Mapping[str, tuple[type, Mapping[str, Form]]]) -> Form:
 # ever, or be no number.
 
 
-_MOST_TERMS = 8
 _SHORTEST = Fraction(1, 1 << 64)
 _LEAST = Fraction(1, 1 << 200)
 _FINEST = Fraction(1, 1 << 100)
 
 
-def _is_power(value: Fraction) -> bool:
-    try:
-        return power_of_two("grid", value) == value
-    except ValueError:
-        return False
-
-
-def _checked(form: Form, check: Any, renew: Any = lambda found, where: found) -> Form:
-    """The same form: what an older version wrote is renewed first, and what was read is checked."""
-
-    def read(found: Any, where: str) -> Any:
-        value = form.read(renew(found, where), where)
-        check(value, where)
-        return value
-
-    return Form(form.write, read)
-
-
-def _require_drawable(law: Decay, where: str) -> None:
+def _is_drawable(law: Decay) -> bool:
     """Lengths in steps are bounded by `dpgap.exact.reals.require_scale`; a little more is read."""
     lengths = (law.scale, getattr(law, "step", law.scale))
-    if not all(_SHORTEST <= length <= 1 / _SHORTEST for length in lengths):
-        raise DocumentError(f"{where} must have a scale that dpgap draws from")
-    if not _SHORTEST <= getattr(law, "share", 1) <= 1:
-        raise DocumentError(f"{where} must have a share of at most 1 that dpgap draws from")
+    has_lengths = all(_SHORTEST <= length <= 1 / _SHORTEST for length in lengths)
+    return has_lengths and _SHORTEST <= getattr(law, "share", 1) <= 1
 
 
-def _require_sound_error(error: Any, where: str) -> None:
-    if isinstance(error, LaplaceSum) and len(error.terms) > _MOST_TERMS:
-        raise DocumentError(f"{where} must have at most {_MOST_TERMS} terms")
-    if isinstance(error, HistogramError):
-        _require_drawable(error.law, where)
-        if (error.whole_coin or 0) >= COINS:
-            raise DocumentError(f"{where} must have a whole_coin below 2^24")
+def _are_drawable(errors: GapErrors) -> bool:
+    """The laws of gaps are in the answers' own unit."""
+    laws = (errors.threshold_law, *errors.branch_laws)
+    return all(_is_drawable(law.scaled(1 / (errors.grid or Fraction(1)))) for law in laws)
+
+
+def _is_power(value: Fraction) -> bool:
+    in_range = _FINEST <= value <= 1 / _FINEST
+    return in_range and (value.numerator * value.denominator).bit_count() == 1
 
 
 def _without_float_coin(found: Any, where: str) -> Any:
@@ -446,41 +436,44 @@ def _without_float_coin(found: Any, where: str) -> Any:
     return rest if coin else rest | {"whole_coin": 0}
 
 
-def _require_sound_gaps(errors: GapErrors, where: str) -> None:
-    """The laws of gaps are in the answers' own unit."""
-    for law in (errors.threshold_law, *errors.branch_laws):
-        _require_drawable(law.scaled(1 / (errors.grid or Fraction(1))), where)
-
-
+_DRAWABLE = "a scale that dpgap draws from, and a share of at most 1"
 _STEP = exact(lambda value: _FINEST <= value <= 1 / _FINEST, "a step from 2^-100 to 2^100")
 _SCALE, _SHELL = {"scale": POSITIVE}, {"scale": POSITIVE, "dimension": whole(1)}
-_STAIRCASE = {"scale": POSITIVE, "step": POSITIVE, "share": POSITIVE}
 _LAW = kinds(
     {
         "laplace": (LaplaceNoise, _SCALE),
         "exponential": (ExponentialNoise, _SCALE),
-        "staircase": (StaircaseNoise, _STAIRCASE),
+        "staircase": (StaircaseNoise, _SCALE | {"step": POSITIVE, "share": POSITIVE}),
     }
 )
-_VALUE_LAWS: dict[str, tuple[type, Mapping[str, Form]]] = {
-    "laplace": (LaplaceNoise, _SCALE),
-    "geometric": (GeometricNoise, _SCALE),
-    "hull": (HullNoise, _SHELL),
-    "cube": (CubeNoise, _SHELL),
+_VALUE_LAW = kinds(
+    {
+        "laplace": (LaplaceNoise, _SCALE),
+        "geometric": (GeometricNoise, _SCALE),
+        "hull": (HullNoise, _SHELL),
+        "cube": (CubeNoise, _SHELL),
+    }
+)
+_MEASUREMENT = {"law": having(_DRAWABLE, _is_drawable, _VALUE_LAW), "grid": _STEP}
+_TERMS = each(pairs(real(least=0), whole(0)))
+_SUM = {
+    "terms": having("at most 8 terms", lambda terms: len(terms) <= 8, _TERMS),
+    "floored": real(least=0),
+    "grid": _STEP,
 }
-_MEASUREMENT = {"law": _checked(kinds(_VALUE_LAWS), _require_drawable), "grid": _STEP}
-_SUM = {"terms": each(pairs(real(least=0), whole(0))), "floored": real(least=0), "grid": _STEP}
 _HISTOGRAM = {
-    "law": record(GeometricNoise, **_SCALE),
+    "law": having(_DRAWABLE, _is_drawable, record(GeometricNoise, **_SCALE)),
     "grid": _STEP,
     "line": whole(-(1 << 62)),
-    "whole_coin": maybe(whole(0)),
+    "whole_coin": maybe(whole(0, bits=24)),
 }
-_ERRORS: dict[str, tuple[type, Mapping[str, Form]]] = {
-    "measurement": (MeasurementError, _MEASUREMENT),
-    "laplace sum": (LaplaceSum, _SUM),
-    "histogram": (HistogramError, _HISTOGRAM),
-}
+_ERROR = kinds(
+    {
+        "measurement": (MeasurementError, _MEASUREMENT),
+        "laplace sum": (LaplaceSum, _SUM),
+        "histogram": (HistogramError, _HISTOGRAM),
+    }
+)
 
 EVIDENCE = record(
     Evidence,
@@ -488,7 +481,9 @@ EVIDENCE = record(
     scales=each(exact(lambda value: _LEAST < value < 1 / _LEAST, "a scale of noise")),
 )
 MEASUREMENT_ERROR = record(MeasurementError, **_MEASUREMENT)
-ERROR = _checked(kinds(_ERRORS), _require_sound_error, _without_float_coin)
+ERROR = Form(
+    _ERROR.write, lambda found, where: _ERROR.read(_without_float_coin(found, where), where)
+)
 _GAP_ERRORS = record(
     GapErrors,
     threshold=exact(lambda value: abs(value) < 1 << 200, "a number below 2^200"),
@@ -496,7 +491,7 @@ _GAP_ERRORS = record(
     branch_laws=each(_LAW),
     grid=maybe(exact(_is_power, "a power of two from 2^-100 to 2^100")),
 )
-GAP_ERRORS = _checked(_GAP_ERRORS, _require_sound_gaps)
+GAP_ERRORS = having(_DRAWABLE, _are_drawable, _GAP_ERRORS)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -519,28 +514,28 @@ _MOST_ERRORS = 16
 
 def require_agreement(release: Any) -> None:
     """Refuse a release whose parts contradict each other."""
+    asked: Any = getattr(release, "question", None)
+    is_hybrid = isinstance(release, HybridRelease)
+    promised = release.promise.delta == (0 if asked is None else asked.delta)
+    _require(is_hybrid or promised, "a δ and what was asked")
+    _require(release.promise.epsilon == release.epsilon, "epsilon and the promise")
+    _require(getattr(release, "spent", release.epsilon) <= release.epsilon, "spent and epsilon")
+    of_a_group = isinstance(release, TableRelease) and asked.group is not None
+    if asked is not None and not of_a_group:
+        _require(asked.epsilon == release.epsilon, "epsilon and the question")
     if isinstance(release, ReleasesByGroup):
         _require_groups(release)
         return
-    stated = [dict(each.parameters).get("epsilon") for each in release.mechanisms]
-    cost = sum((exact_value(each) for each in stated if isinstance(each, str)), Fraction(0))
-    are_stated = all(isinstance(each, str) for each in stated)
-    _require(release.promise.epsilon == release.epsilon, "epsilon and the promise")
-    _require(are_stated and cost == release.epsilon, "epsilon and the mechanisms")
-    _require(getattr(release, "spent", release.epsilon) <= release.epsilon, "spent and epsilon")
-    is_hybrid = isinstance(release, HybridRelease)
-    asked: Any = getattr(release, "question", None)
-    promised = release.promise.delta == (0 if asked is None else asked.delta)
-    _require(is_hybrid or promised, "a δ and what was asked")
+    stated: list[Any] = [dict(each.parameters).get("epsilon") for each in release.mechanisms]
+    _require(all(isinstance(each, str) for each in stated), "epsilon and the mechanisms")
+    _require(sum(map(exact_value, stated)) == release.epsilon, "epsilon and the mechanisms")
     if isinstance(release, MeasuredValues):
         _require_laws([release.error], release.values.size)
         if isinstance(release, Total):
             kind = "count" if isinstance(release, UnitCount) else "total"
             _require(release.values.size == 1, f"a {kind} and the values")
-            _require(release.question.kind == kind, f"a {kind} and the question")
-            has_sum = release.question.sum is not None
-            _require(has_sum == (kind == "total"), f"a {kind} and what is added up")
-            _require(release.question.epsilon == release.epsilon, "epsilon and the question")
+            _require(asked.kind == kind, f"a {kind} and the question")
+            _require((asked.sum is None) == (kind == "count"), f"a {kind} and what is added up")
         return
     count = release.indices.size
     _require(release.labels is None or len(release.labels) == count, "indices and labels")
@@ -569,8 +564,7 @@ def require_agreement(release: Any) -> None:
     if isinstance(release, Measured):
         _require_measured(release, count)
     if isinstance(release, TableRelease):
-        is_above, is_one = asked.kind == "above", asked.group is None
-        _require(not is_one or asked.epsilon == release.epsilon, "epsilon and the question")
+        is_above = asked.kind == "above"
         _require(not asked.is_of_all, "a table and the question")
         _require(is_above or asked.k is not None, "a top-k and its k")
         _require(asked.method == release.method, "the method and the question")
@@ -610,9 +604,6 @@ def _require_groups(release: ReleasesByGroup) -> None:
     question = release.question
     is_right = len(release) == len(set(release)) == question.groups > 0
     _require(is_right, "the groups and their answers")
-    _require(release.promise.epsilon == question.epsilon, "epsilon and the promise")
-    _require(release.promise.delta == question.delta, "δ and the promise")
-    _require(release.spent <= release.epsilon, "spent and epsilon")
     used = {each for answer in release.values() for each in answer.mechanisms}
     _require(set(release.mechanisms) == used, "the groups and their mechanisms")
     shared = (question.epsilon, question.epsilon_of_a_group)
@@ -768,10 +759,7 @@ def _shown(release: Release) -> dict[str, Any]:
     if isinstance(release, TableRelease):
         fields["private"] = lambda: release.question.is_private
         fields["items"] = lambda: [
-            {
-                name: finite(cell)
-                for name, cell in row._replace(item=plain(row.item))._asdict().items()
-            }
+            {name: finite(cell) for name, cell in (row | {"item": plain(row["item"])}).items()}
             for row in rows_of(release)
         ]
     elif isinstance(release, Measured | MeasuredValues):

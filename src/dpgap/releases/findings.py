@@ -195,16 +195,9 @@ def is_mostly_noise(release: Release) -> bool:
 
 
 def _is_noise(release: Release) -> bool:
-    if not isinstance(release, Measured) or not release.indices.size:
+    if not isinstance(release, Measured) or _little not in _kinds(release):
         return False
-    return _nothing_is_sure(release) and _half_are_near_zero(release)
-
-
-def _nothing_is_sure(release: Measured) -> bool:
-    sure = _sure(release)
-    if len(release.groups()) > 1:
-        return False
-    return _half_are_near_zero(release) if sure is None else not sure.any()
+    return _half_are_near_zero(release)
 
 
 def _kinds(release: Selected) -> tuple[Kind, ...]:
@@ -213,7 +206,9 @@ def _kinds(release: Selected) -> tuple[Kind, ...]:
         return (_doubts, _nothing)
     if not isinstance(release, Measured):
         return (_members,)
-    if _nothing_is_sure(release):
+    sure = _sure(release)
+    is_unsure = _half_are_near_zero(release) if sure is None else not sure.any()
+    if is_unsure and len(release.groups()) == 1:
         return (_doubts, _little, _outside)
     return (_doubts, _members, _order, _without_value, _outside)
 

@@ -209,10 +209,7 @@ def parsed(text: str | bytes, is_ours: bool = False) -> dict[str, Any]:
         if letters.count("[") + letters.count("{") > _MOST_BRACKETS and not is_ours:
             raise DocumentError("this has too many lists or objects for a release")
         found = json.loads(
-            letters,
-            object_pairs_hook=_object,
-            parse_float=_float,
-            parse_constant=_float,
+            letters, object_pairs_hook=_object, parse_float=_float, parse_constant=_float
         )
     except DocumentError:
         raise

@@ -89,28 +89,16 @@ class Provenance(NamedTuple):
         """Of a release that is made at this moment."""
         return cls(f"{datetime.now(UTC).isoformat()[:19]}Z", __version__)
 
-    def paid_by(self, reference: Mapping[str, Any]) -> "Provenance":
-        """The same, with the ledger's entry: a mapping of "dataset", "entry" and "hash".
-
-        If it has the "time" of the charge, that is the release's: how long drawing took is private.
-        """
-        entry = LedgerReference(*map(reference.__getitem__, LedgerReference._fields))
-        return self._replace(time=reference.get("time", self.time), ledger=entry)
-
     def words(self, table: str | None = None) -> str:
         """One line for people, in which no name can do harm.
 
         >>> Provenance("2026-11-15T20:01:02Z", "0.1.0").words("sales.csv")
         'sales.csv, 2026-11-15 20:01 UTC, dpgap 0.1.0'
         """
-        parts = [f"{self.time[:10]} {self.time[11:16]} UTC", f"dpgap {self.dpgap}"]
-        if table is not None:
-            parts.insert(0, table)
-        if self.ledger is not None:
-            parts.append(f"entry {self.ledger.entry} of data set {self.ledger.dataset!r}")
-        if self.again:
-            parts.append("shown again")
-        return printable(", ".join(parts))
+        time, version = f"{self.time[:10]} {self.time[11:16]} UTC", f"dpgap {self.dpgap}"
+        paid = self.ledger and f"entry {self.ledger.entry} of data set {self.ledger.dataset!r}"
+        again = "shown again" if self.again else None
+        return printable(", ".join(filter(None, (table, time, version, paid, again))))
 
 
 class MechanismUsed(NamedTuple):
@@ -124,12 +112,12 @@ class MechanismUsed(NamedTuple):
     @remembered
     def of(mechanism: Any) -> "MechanismUsed":
         """What a mechanism, which is a frozen dataclass, says of itself in its `repr`."""
-        names = [each.name for each in fields(mechanism) if each.repr]
-        values = [getattr(mechanism, name) for name in names]
-        texts = [
-            each if isinstance(each, str | int | None) else exact_text(each) for each in values
-        ]
-        return MechanismUsed(type(mechanism).__name__, tuple(zip(names, texts, strict=True)))
+        parameters = []
+        for name in (each.name for each in fields(mechanism) if each.repr):
+            value = getattr(mechanism, name)
+            text = value if isinstance(value, str | int | None) else exact_text(value)
+            parameters.append((name, text))
+        return MechanismUsed(type(mechanism).__name__, tuple(parameters))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -152,11 +140,9 @@ class Promise(NamedTuple):
 
     def __str__(self) -> str:
         direction = ", all of them in the same direction" if self.monotonic else ""
-        which = "each answer"
-        if self.reach is not None:
-            which = f"at most {self.reach:,} answers, each"
-            if self.reach == 1:
-                which = "at most one answer, and that"
+        which = "each answer" if self.reach is None else f"at most {self.reach:,} answers, each"
+        if self.reach == 1:
+            which = "at most one answer, and that"
         kind, delta, but = "Pure differential privacy", "no δ", ""
         public = "The number of answers, their labels and all parameters are public."
         if self.delta:
@@ -395,7 +381,7 @@ class Release(Table):
         return self._showing.page(self, title, path)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the estimates with their 95 % intervals, or the gaps, with Matplotlib.
+        """Draw the estimates with their 95 % intervals, with Matplotlib.
 
         The drawing goes to the Axes `ax`, and nothing else is touched. Without `ax` pyplot makes a
         figure, which a notebook shows, and which pyplot keeps until you close it.
@@ -407,8 +393,13 @@ class Release(Table):
         return self._with(self.made._replace(again=True))
 
     def paid_by(self, reference: Mapping[str, Any]) -> Self:
-        """The same release, with the ledger's entry: "dataset", "entry" and "hash"."""
-        return self._with(self.made.paid_by(reference))
+        """The same release, with the ledger's entry: a mapping of "dataset", "entry" and "hash".
+
+        If it has the "time" of the charge, that is the release's: how long drawing took is private.
+        """
+        entry = LedgerReference(*map(reference.__getitem__, LedgerReference._fields))
+        time = reference.get("time", self.made.time)
+        return self._with(self.made._replace(time=time, ledger=entry))
 
     def _with(self, made: Provenance) -> Self:
         return replace(self, made=made)
@@ -427,15 +418,29 @@ class Spending:
         return self.epsilon - self.spent
 
 
+# --------------------------------------------------------------------------------------------------
+# What mechanisms and pipelines release: public values only, ready to read, print and tabulate.
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Selected(Release):
-    """Selected answers, and what proves that they belong.
+class IndexRelease(Release):
+    """Selected answers and nothing else.
 
     `indices` are their places among all answers, `labels` their names, if there are any.
     """
 
+    _title: ClassVar[str] = "Selected answers"
     indices: Integers
     labels: tuple[Any, ...] | None
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        return {"index": self.indices.tolist()} if self.labels is None else {"label": self.labels}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selected(IndexRelease):
+    """Selected answers, and what proves that they belong."""
+
     evidence: Evidence | None = field(default=None, kw_only=True)
     """Leads over what winners had to beat; None where the noise can be negative."""
 
@@ -480,28 +485,6 @@ class Selected(Release):
         return self.evidence is not None and not self.evidence.leads and self.line is None
 
 
-# --------------------------------------------------------------------------------------------------
-# What mechanisms and pipelines release: public values only, ready to read, print and tabulate.
-
-
-def _named(release: "IndexRelease | Selected") -> dict[str, Sequence[Any]]:
-    """The column that names the answer of each row."""
-    labels = release.labels
-    return {"index": release.indices.tolist()} if labels is None else {"label": labels}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class IndexRelease(Release):
-    """Selected indices and nothing else."""
-
-    _title: ClassVar[str] = "Selected answers"
-    indices: Integers
-    labels: tuple[Any, ...] | None
-
-    def columns(self) -> dict[str, Sequence[Any]]:
-        return _named(self)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class TopKRelease(Selected):
     """The winners of a Noisy Top-K, best first, and the gaps between them.
@@ -521,7 +504,7 @@ class TopKRelease(Selected):
     def columns(self) -> dict[str, Sequence[Any]]:
         gaps = [*self.gaps.tolist(), *[None] * (self.indices.size - self.gaps.size)]
         ranks = list(range(1, self.indices.size + 1))
-        return {"rank": ranks, **_named(self), "gap to next": gaps}
+        return {"rank": ranks, **IndexRelease.columns(self), "gap to next": gaps}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -595,7 +578,7 @@ class AboveRelease(Spending, Selected):
 
     def columns(self) -> dict[str, Sequence[Any]]:
         gaps, branches = self.gaps.tolist(), self.branch_of.tolist()
-        return {**_named(self), "gap": gaps, "branch": branches}
+        return {**IndexRelease.columns(self), "gap": gaps, "branch": branches}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -645,7 +628,7 @@ class Measured(Spending, Selected):
     spent: Fraction
     centres: str
     """What intervals are around: "measurements" or "estimates"."""
-    errors: tuple[MeasurementError | LaplaceSum | HistogramError, ...]
+    errors: tuple[MeasurementError | LaplaceSum, ...]
     """What those may be off by: one for all of them, or one for each."""
     rounding: float
     """How far a true answer may be from the one on the grid."""
@@ -792,13 +775,12 @@ class Measured(Spending, Selected):
                 f"{type(of).__name__}"
             )
         level, asked = confidence_level(level), question_of(self)
+        is_counted, has_one_each, least = False, False, -np.inf
         if asked is not None:
             _require_whole(asked, of.question)
-        is_counted = asked is not None and asked.sum is None
-        has_one_each = asked is not None and (
-            asked.has_one_item_each or (is_counted and asked.max_items == 1)
-        )
-        least = 0.0 if asked is not None and not asked.at_least else -np.inf
+            is_counted = asked.sum is None
+            has_one_each = asked.has_one_item_each or (is_counted and asked.max_items == 1)
+            least = -np.inf if asked.at_least else 0.0
         most = 1.0 if least == 0 and (is_counted or has_one_each) else np.inf
         each = (1 + level) / 2
         order, whole = self.order, of.interval(each)
@@ -820,7 +802,7 @@ class Measured(Spending, Selected):
         return Shares(items, other, level, tuple(_notes(level, asked, has_one_each)))
 
     @property
-    def measuring_error(self) -> MeasurementError | HistogramError | None:
+    def measuring_error(self) -> MeasurementError | None:
         """What each measurement may be off by; None where it was not kept."""
         own = self.errors[0] if self.errors else None
         return self.measured_by or (None if isinstance(own, LaplaceSum) else own)
@@ -829,7 +811,7 @@ class Measured(Spending, Selected):
         rows = rows_of(self)
         called = "index" if self.labels is None else "label"
         headings = HEADINGS | ({} if isinstance(self, TableRelease) else {"item": called})
-        return {heading: [getattr(row, name) for row in rows] for name, heading in headings.items()}
+        return {heading: [row[name] for row in rows] for name, heading in headings.items()}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -849,27 +831,14 @@ HEADINGS = {
 """What the columns are called in a terminal, a notebook, a data frame and a file, in this order."""
 
 
-class Row(NamedTuple):
-    """One item of a release, by its rank by estimate."""
+def rows_of(release: Measured) -> list[dict[str, Any]]:
+    """The rows of a release as documents have them, the largest estimate first.
 
-    rank: int
-    item: Any
-    estimate: float
-    low: float | None
-    """None where the interval has no lower end."""
-    high: float
-    gap: float | None
-    """The selection's own gap; None where it has none for each item."""
-    lead: float | None
-    """By how much the estimate is above that of the next row; None for the last."""
-    give_or_take: float | None
-    """How far the lead may be off: all leads at once, with the confidence of the intervals."""
-    p: float | None
-    """The p-value of "it does not belong"; None where there is none."""
-
-
-def rows_of(release: Measured) -> list[Row]:
-    """The rows of a release, the largest estimate first."""
+    `low` is None where the interval has no lower end, and `gap`, which is the selection's own,
+    where it has none for each item. `lead` is by how much the estimate is above that of the next
+    row, and `give_or_take` how far the lead may be off: all leads at once, with the confidence of
+    the intervals. `p` is the p-value of "it does not belong".
+    """
     order, count = release.order, release.indices.size
     names = release.indices.tolist() if release.labels is None else release.labels
     estimates = release.estimates[order]
@@ -878,18 +847,18 @@ def rows_of(release: Measured) -> list[Row]:
     widths = release.half_widths_of_leads().tolist()
     is_set = release.is_proved_as_a_set and count > 1  # its one p-value is of no row
     p_values = None if is_set else release.p_values
-    columns = (
-        range(1, count + 1),
-        [names[at] for at in order.tolist()],
-        estimates.tolist(),
-        map(finite, lows),
-        highs,
-        release.gaps[order].tolist() if release.gaps.size == count else [None] * count,
-        [*leads, None][:count],
-        [*map(finite, widths), None][:count],
-        [None] * count if p_values is None else p_values[order].tolist(),
-    )
-    return [Row(*row) for row in zip(*columns, strict=True)]
+    columns = {
+        "rank": range(1, count + 1),
+        "item": [names[at] for at in order.tolist()],
+        "estimate": estimates.tolist(),
+        "low": map(finite, lows),
+        "high": highs,
+        "gap": release.gaps[order].tolist() if release.gaps.size == count else [None] * count,
+        "lead": [*leads, None][:count],
+        "give_or_take": [*map(finite, widths), None][:count],
+        "p": [None] * count if p_values is None else p_values[order].tolist(),
+    }
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def finite(cell: Any) -> Any:
@@ -915,9 +884,6 @@ class JointRelease(Selected):
     @property
     def p_values(self) -> Floats:
         return np.full(self.indices.size, self.p_value)
-
-    def columns(self) -> dict[str, Sequence[Any]]:
-        return _named(self)
 
     @property
     def remark(self) -> str:

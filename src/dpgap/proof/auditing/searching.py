@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpgap._package import how_to_get
-from dpgap.estimates.normal import scipy_special
 from dpgap.exact.reals import Floats, Integers
 from dpgap.proof.auditing import calling
 from dpgap.proof.auditing import outputs as output_columns
@@ -63,8 +62,10 @@ class Audit:
 
 def require_scipy() -> None:
     """Refuse to begin what could not be judged."""
-    if scipy_special() is None:
-        raise ModuleNotFoundError(f"audits need SciPy: {how_to_get('proof')}")
+    try:
+        import_module("scipy.special")
+    except Exception:  # a SciPy that was made for another NumPy fails while it is loaded
+        raise ModuleNotFoundError(f"audits need SciPy: {how_to_get('proof')}") from None
 
 
 def _laws() -> Any:
