@@ -5,8 +5,8 @@ tables are, and what the schema and the address of the table tell. So a question
 before anything is charged, and can say what is to be paid for.
 
 Calls, options of the command line, sessions, the desk, ledgers and release documents read it from
-here. A keyword is entered here and nowhere else: what users may write for it in `Whose`, `Bounds`,
-`Grouped`, `Wanted`, `TopK` or `Above`, with its default and its help, and what is held of it as a
+here. A keyword is entered here and nowhere else: what users may write for it in a `TypedDict`
+below, such as `Whose` or `Cutting`, with its default and its help, and what is held of it as a
 field of `Question`, with the form that it has in a document. What a filter means row by row is in
 `dpgap.data.filtering`.
 
@@ -568,13 +568,19 @@ def _chance(name: str, value: object) -> Fraction:
 
 
 class Whose(TypedDict, total=False):
-    """Whose rows they are: what a session states once.
+    """Whose rows they are.
 
     unit
         The column with the unit of each row; or "row", or "line". All rows with one value in it are
         protected together. "row" protects single rows; "line", the lines of a FIMI file.
-    item
-        The column whose values are counted.
+    """
+
+    unit: Annotated[str | None, Keyword(_column)]
+
+
+class Reading(TypedDict, total=False):
+    """How neighbouring tables differ, and how a file is read.
+
     neighbours
         What privacy hides: "add-or-remove" that a unit is there at all; "replace", which of two
         units it is, for twice the noise.
@@ -587,15 +593,38 @@ class Whose(TypedDict, total=False):
         1 234,56 are numbers.
     """
 
-    unit: Annotated[str | None, Keyword(_column)]
-    item: Annotated[str | None, Keyword(_column)]
     neighbours: Annotated[str | None, Keyword(Neighbours.read, "add-or-remove")]
     encoding: Annotated[str | None, Keyword(_encoding)]
     decimal: Annotated[str, Keyword(functools.partial(one_of, words=DECIMALS), ".")]
 
 
-class Bounds(TypedDict, total=False):
-    """What is counted, cut and filtered.
+class Filtered(TypedDict, total=False):
+    """Which rows are looked at.
+
+    where
+        Which rows count, such as "country = 'CH' and amount >= 10". It has columns, numbers,
+        'text', = != < <= > >=, in (…), between, like, is null, and, or, not; and for dates in text
+        "day(ordered, 'DD.MM.YYYY') >= '2024-01-31'".
+    """
+
+    where: Annotated[str | None, Keyword(lambda name, value: read_filter(_text(name, value)))]
+
+
+class Amounts(TypedDict, total=False):
+    """What is added up, beside its column and the most that a unit adds.
+
+    at_least
+        With `sum`: the least that a unit adds to a sum, 0 or below.
+    step
+        With `sum`: what each row's amount is rounded to.
+    """
+
+    at_least: Annotated[Rational, Keyword(rational, 0)]
+    step: Annotated[Rational, Keyword(positive_rational, "0.01")]
+
+
+class Cutting(TypedDict, total=False):
+    """What is counted, and how much of a unit.
 
     domain
         The public items, which must not be read from the private table: a list, a range, a file of
@@ -615,14 +644,6 @@ class Bounds(TypedDict, total=False):
         The column whose amounts are added up, instead of counting units.
     at_most
         With `sum`: the most that a unit adds to a sum. It says how much noise there is.
-    at_least
-        With `sum`: the least that a unit adds to a sum, 0 or below.
-    step
-        With `sum`: what each row's amount is rounded to.
-    where
-        Which rows count, such as "country = 'CH' and amount >= 10". It has columns, numbers,
-        'text', = != < <= > >=, in (…), between, like, is null, and, or, not; and for dates in text
-        "day(ordered, 'DD.MM.YYYY') >= '2024-01-31'".
     """
 
     domain: Annotated[
@@ -640,20 +661,47 @@ class Bounds(TypedDict, total=False):
     max_groups: Annotated[int | None, Keyword(positive_integer)]
     sum: Annotated[str | None, Keyword(_text)]
     at_most: Annotated[Rational | None, Keyword(positive_rational)]
-    at_least: Annotated[Rational, Keyword(rational, 0)]
-    step: Annotated[Rational, Keyword(positive_rational, "0.01")]
-    where: Annotated[str | None, Keyword(lambda name, value: read_filter(_text(name, value)))]
 
 
-class CountOptions(Whose, Bounds, total=False):
+class Bounds(Cutting, Amounts, Filtered, total=False):
+    """What is counted, cut and filtered."""
+
+
+class What(TypedDict, total=False):
+    """What is counted.
+
+    item
+        The column whose values are counted.
+    """
+
+    item: Annotated[str | None, Keyword(_column)]
+
+
+class CountOptions(Whose, What, Reading, Bounds, total=False):
     """All that is said of counting."""
 
 
-class Wanted(TypedDict, total=False):
-    """How it is answered, and what it costs.
+class Paid(TypedDict, total=False):
+    """What it costs.
 
     epsilon
         The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+    fresh
+        Whether to pay for fresh noise where the account has paid for the same question before.
+        Otherwise its paid answer is shown again, and nothing is charged.
+    """
+
+    epsilon: Required[Annotated[Rational, Keyword(positive_rational)]]
+    fresh: Annotated[bool, Keyword(boolean, False)]
+
+
+class OfAll(Whose, Reading, Filtered, Paid, total=False):
+    """What all units together can be asked with."""
+
+
+class Answered(TypedDict, total=False):
+    """How it is answered.
+
     delta
         Without a `domain`: the chance that an item is shown which one unit alone has, such as 1e-9.
     method
@@ -662,12 +710,8 @@ class Wanted(TypedDict, total=False):
         a set; "ranked": ranked, with gaps.
     split
         The share of ε for selecting, unless the method shall choose it.
-    fresh
-        Whether to pay for fresh noise where the account has paid for the same question before.
-        Otherwise its paid answer is shown again, and nothing is charged.
     """
 
-    epsilon: Required[Annotated[Rational, Keyword(positive_rational)]]
     delta: Annotated[Rational, Keyword(_chance, 0)]
     method: Annotated[
         str | None,
@@ -677,7 +721,10 @@ class Wanted(TypedDict, total=False):
         ),
     ]
     split: Annotated[Rational | None, Keyword(share)]
-    fresh: Annotated[bool, Keyword(boolean, False)]
+
+
+class Wanted(Answered, Paid, total=False):
+    """How it is answered, and what it costs."""
 
 
 class TopK(Wanted, total=False):
@@ -737,7 +784,8 @@ WANTED = ("kind", *(name for name in KEYWORDS if name not in (*COUNTING, "fresh"
 @functools.cache
 def help_of(*also: Any) -> dict[str, str]:
     """What keywords mean, by their names, as lines of a docstring."""
-    texts = (it.__doc__ or "" for it in (Whose, Bounds, Grouped, Wanted, Above, *also))
+    stated = (Whose, What, Reading, Filtered, Amounts, Cutting, Grouped, Answered, Paid, Above)
+    texts = (it.__doc__ or "" for it in (*stated, *also))
     return dict(entry for text in texts for entry in _ENTRY.findall(text))
 
 
@@ -775,15 +823,11 @@ def takes(options: Any, *also: Any) -> Callable[[_Call], _Call]:
     return shown
 
 
-def require_options(function: str, given: Iterable[str], options: Any) -> None:
-    """Refuse keywords that a function does not take, and want those that it needs, as Python does.
-
-    What a session states once is refused in its questions.
-    """
+def require_options(kind: str, given: Iterable[str], options: Any) -> None:
+    """Refuse keywords that a kind of question does not take, and want those that it needs."""
+    function = kind.replace("-", "_")
     for name in given:
         if name not in options.__annotations__:
-            if name in Whose.__annotations__:
-                raise TypeError(f"{name} must be left out: it was stated for the whole session")
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
     for name in sorted(options.__required_keys__ - {*given}):
         raise TypeError(f"{function}() needs the keyword argument {name!r}")
