@@ -10,8 +10,8 @@ below, such as `Whose` or `Cutting`, with its default and its help, and what is 
 field of `Question`, with the form that it has in a document. What a filter means row by row is in
 `dpgap.data.filtering`.
 
->>> read_counting({"unit": "who", "item": "what", "sum": "paid", "at_most": 50}).cap
-5000
+>>> read_counting({"unit": "who", "item": "what", "sum": "paid", "at_most": 50}).sensitivity
+Fraction(5000, 1)
 """
 
 import codecs
@@ -163,7 +163,6 @@ _A_FORM = (
 )
 _PART_OF_FORM = re.compile("YYYY|MM|DD|hh|mm|ss|.", re.DOTALL)
 _LONGEST_FORM = 40
-_ISO_DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _LIKE = re.compile(r"(?:[^\\]|\\[%_\\])*+")
 
 
@@ -455,8 +454,7 @@ def is_form(form: str) -> bool:
 
 def _is_day(literal: Literal) -> bool:
     with suppress(ValueError):
-        is_iso = isinstance(literal, str) and _ISO_DAY.fullmatch(literal)
-        return bool(is_iso and date.fromisoformat(str(literal)))
+        return date.fromisoformat(str(literal)).isoformat() == literal
     return False
 
 
@@ -985,26 +983,16 @@ class Question:
         return tuple(found)  # type: ignore[arg-type]
 
     @property
-    def cap(self) -> int:
-        """The most steps that a unit adds to an item."""
-        return int(self.at_most / self.step)
-
-    @property
-    def floor(self) -> int:
-        """The least steps that a unit adds to an item: 0, or fewer."""
-        return int(self.at_least / self.step)
-
-    @property
     def sensitivity(self) -> Fraction:
         """How many steps one unit can move an answer. A unit that is not there adds 0."""
         if self.neighbours is Neighbours.ADD_OR_REMOVE:
-            return Fraction(max(self.cap, -self.floor))
-        return Fraction(self.cap - self.floor)
+            return max(self.at_most, -self.at_least) / self.step
+        return (self.at_most - self.at_least) / self.step
 
     @property
     def is_monotonic(self) -> bool:
         """Whether one unit moves all answers the same way."""
-        return self.neighbours is Neighbours.ADD_OR_REMOVE and self.floor == 0
+        return self.neighbours is Neighbours.ADD_OR_REMOVE and self.at_least == 0
 
     def bounds(self) -> dict[str, Any]:
         """What bounds a unit, as JSON can hold it; what has its default is left out."""
@@ -1083,19 +1071,17 @@ class Question:
 
     def promise_of(self, epsilon: Fraction, delta: Fraction) -> str:
         """What an ε, and a δ if there is one, promise about this table."""
-        change, times = _CHANGES[self.neighbours][0], factor(epsilon)
-        if not delta:
-            return (
-                f"Pure differential privacy with ε = {readable_up(epsilon)} and no δ: if one unit "
-                f"{change}, nothing shown here would become more than {times} times as likely or "
-                "unlikely."
+        kind, chance, exception = "Pure differential privacy", "no δ", ""
+        if delta:
+            kind, chance = "Differential privacy", f"δ = {readable_up(delta)}"
+            exception = (
+                f", except that with a chance of at most {readable_up(delta)} an item is shown "
+                "that only this unit has"
             )
-        chance = readable_up(delta)
         return (
-            f"Differential privacy with ε = {readable_up(epsilon)} and δ = {chance}: if one unit "
-            f"{change}, nothing shown here would become more than {times} times as likely or "
-            f"unlikely, except that with a chance of at most {chance} an item is shown that only "
-            "this unit has."
+            f"{kind} with ε = {readable_up(epsilon)} and {chance}: if one unit "
+            f"{_CHANGES[self.neighbours][0]}, nothing shown here would become more than "
+            f"{factor(epsilon)} times as likely or unlikely{exception}."
         )
 
     def doubts(self) -> Iterator[str]:
@@ -1115,25 +1101,23 @@ class Question:
             yield f"If you expected more: write items{groups} exactly as they are in the table."
 
     def cuts(self) -> Iterator[str]:
-        """How a unit is cut and which rows count, a short sentence for each."""
-        if self.by is not None:
-            yield f"One answer per {singular(self.by)}."
-            yield f"Each {singular(self.unit)} counts in {self._few_groups}."
+        """How a unit is cut and which rows count, a sentence for each."""
         if self.sum is not None:
-            ends = f"{self.at_least} to {self.at_most}"
-            yield f"Sums of {self.sum}; the total of each {singular(self.unit)} is cut to {ends}."
-        if self.max_items is not None:
-            yield f"At most {self.max_items} items of each {singular(self.unit)} count."
+            least, most = readable(self.at_least), readable(self.at_most)
+            total = "total" if self.is_of_all else "total for an item"
+            yield printable(
+                f"Column {self.sum!r} is added up. Each row is rounded to {readable(self.step)}, "
+                f"and a unit's {total} is cut off below {least} and above {most}."
+            )
+        if self.by is not None:
+            few = f"at most {self.max_groups} {plural(self.by)}"
+            few = f"one {singular(self.by)} only" if self.max_groups == 1 else few
+            yield f"Each {singular(self.unit)} counts in {few}, drawn at random."
+        if self.max_items is not None and not self.has_one_item_each:
+            many = "1 item" if self.max_items == 1 else f"{self.max_items} items"
+            yield f"Each {singular(self.unit)} counts for at most {many}, drawn at random."
         if self.where is not None:
-            yield f"Only rows with {self.where}."
-
-    @property
-    def _few_groups(self) -> str:
-        """In how many groups a unit counts."""
-        by = self.by or "group"
-        if self.max_groups == 1:
-            return f"one {singular(by)} only"
-        return f"at most {self.max_groups} {plural(by)}"
+            yield printable(f"Only rows count where {self.where}.")
 
     def conditions(self) -> Iterator[str]:
         """What a unit is, how much of it counts, and what is public, sentence by sentence."""
@@ -1145,20 +1129,7 @@ class Question:
         yield f"A unit is {unit}."
         if self.sum is None:
             yield "Each unit counts once for an item."
-        else:
-            least, most = readable(self.at_least), readable(self.at_most)
-            total = "total" if self.is_of_all else "total for an item"
-            yield printable(
-                f"Column {self.sum!r} is added up. Each row is rounded to {readable(self.step)}, "
-                f"and a unit's {total} is cut off below {least} and above {most}."
-            )
-        if self.by is not None:
-            yield f"Each {singular(self.unit)} counts in {self._few_groups}, drawn at random."
-        if self.max_items is not None and not self.has_one_item_each:
-            many = "1 item" if self.max_items == 1 else f"{self.max_items} items"
-            yield f"Each {singular(self.unit)} counts for at most {many}, drawn at random."
-        if self.where is not None:
-            yield printable(f"Only rows count where {self.where}.")
+        yield from self.cuts()
         has_domain = not (self.unknown or self.is_of_all)
         domain = f"the domain ({printable(self.domain)}), " if has_domain else ""
         groups = "" if self.by is None else f"the {self.groups} groups, "

@@ -267,7 +267,6 @@ def terms_for(k: int) -> Terms:
     return _TERMS[20 if k >= 20 else 10 if k >= 10 else 2]
 
 
-@lru_cache(maxsize=64)
 def ranks_for(k: int, n: int) -> tuple[int, ...]:
     """The ranks to look at, from 1, of n answers."""
     parts = terms_for(k).parts_of_k
@@ -394,16 +393,8 @@ class LookFirst:
 
     def look(self, candidates: Candidates) -> Values:
         """Measure the answers at a few ranks; the caller has paid."""
-        ranks = ranks_for(self.routes[0].selection.k, candidates.size)
+        ranks = self.rule(candidates.size).ranks
         return self.measurement.draw_paid(candidates.at_ranks(ranks))
-
-    def route(self, looked: Values, n: int) -> int:
-        """The number of the route to take among n answers: a function of the look alone."""
-        return int(self.rule(n).decide(self.measurement.lengths(looked)[None])[0])
-
-    def decide(self, looks: Floats, n: int) -> Integers:
-        """For every row of looks, which of the routes."""
-        return self.rule(n).decide(looks)
 
     @lru_cache(maxsize=64)  # noqa: B019 - parameters, and how many answers there are, are public
     def rule(self, n: int) -> Rule:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -25,10 +25,10 @@ from dpgap.exact.grid import MAX_STEPS
 from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational, readable
 from dpgap.exact.reals import Floats
 from dpgap.mechanisms.histogram import NoisyHistogram
-from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
+from dpgap.pipelines.arrays import Facts, MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.look_first import CAUTION, forecast
 from dpgap.pipelines.routes import Expectation, HistogramRoute, JointRoute, PaperRoute, RankedRoute
-from dpgap.question import ABOVE_METHODS, HISTOGRAM, METHODS, one_of
+from dpgap.question import ABOVE_METHODS, HISTOGRAM, METHODS, one_of, require_options, takes
 from dpgap.releases.release import Table
 
 # --------------------------------------------------------------------------------------------------
@@ -92,8 +92,9 @@ def outlook_for(pipeline: MeasuredTopK, counts: Sizes, items: int | None) -> Out
 
     route: RankedRoute | JointRoute | PaperRoute = pipeline.route
     if pipeline.looking is not None:
-        looked = seen.counts_at(sizes[None], pipeline.looking.rule(n).ranks)
-        route = pipeline.looking.routes[int(pipeline.looking.decide(looked, n)[0])]
+        rule = pipeline.looking.rule(n)
+        looked = seen.counts_at(sizes[None], rule.ranks)
+        route = pipeline.looking.routes[int(rule.decide(looked)[0])]
     share = route.selection.epsilon / pipeline.epsilon
     precision = right(route.name == "joint", float(route.selection.epsilon))
     ranked = right(False, float(pipeline.epsilon) / 2)
@@ -248,22 +249,20 @@ class Plan(Table):
 
 
 @public
+@takes(Facts, Facts)
 def plan(
     *,
     k: int,
     epsilon: Rational | None = None,
     error: float | None = None,
     method: str | None = None,
-    monotonic: bool = False,
-    sensitivity: Rational = 1,
-    split: Rational | None = None,
     select: str = "top-k",
     adaptive: bool = False,
-    grid: Rational | None = None,
     counts: "Sizes | None" = None,
     items: int | None = None,
     max_items: int | None = None,
     items_per_unit: float | None = None,
+    **facts: Unpack[Facts],
 ) -> Plan:
     """The error to expect for this `epsilon`, or the ε that a wanted `error` takes.
 
@@ -281,8 +280,6 @@ def plan(
     method
         A method of `dpgap.measured_top_k` or `dpgap.measured_above`, or "baseline" (Laplace
         measurement with half of ε, gaps ignored); all of them unless said.
-    monotonic, sensitivity, split, grid
-        As for `dpgap.measured_top_k`.
     select
         The question: "top-k" or "above".
     adaptive
@@ -299,6 +296,7 @@ def plan(
     items_per_unit
         With `max_items`: how many items a unit has on average, from public knowledge. It tells how
         much of the counts is left.
+    {options}
 
     >>> print(plan(k=10, epsilon=0.7, monotonic=True))  # doctest: +ELLIPSIS
       method    ε  error  close race  95% ±  selection noise
@@ -312,9 +310,9 @@ def plan(
     >>> float(plan(k=10, error=10, method="best", monotonic=True).epsilon)
     0.638
     """
-    if select not in ("top-k", "above"):
-        raise ValueError(f"select must be 'top-k' or 'above', not {select!r}")
-    top = select == "top-k"
+    require_options("plan", facts, Facts)
+    claimed, split = dict[str, Any](facts), facts.get("split")
+    top = one_of("select", select, ("top-k", "above")) == "top-k"
     reach = None if max_items is None else positive_integer("max_items", max_items)
     if items_per_unit is not None and (reach is None or not items_per_unit >= 1):
         raise ValueError("items_per_unit must be at least 1, and goes with max_items")
@@ -324,24 +322,19 @@ def plan(
     if (epsilon is None) == (error is None):
         raise ValueError("give either epsilon or error: one of them, and not both")
     count = positive_integer("k", k)
-    facts: dict[str, Any] = {
-        "monotonic": monotonic,
-        "sensitivity": sensitivity,
-        "split": split,
-        "grid": grid,
-    }
     if boolean("adaptive", adaptive) and top:
         raise ValueError("adaptive must be False unless select='above'")
     if (counts is None) != (items is None) or (counts is not None and not top):
         raise ValueError("counts and items must be given together, for select='top-k' only")
 
     def expected(name: str, whole: Fraction) -> Expected:
-        precision = None
+        precision, own = None, claimed
         if name == HISTOGRAM:
-            histogram = NoisyHistogram(whole, reach=reach or 1, sensitivity=sensitivity, grid=grid)
+            own = {given: own[given] for given in ("sensitivity", "grid") if given in own}
+            histogram = NoisyHistogram(whole, reach=reach or 1, **own)
             found = HistogramRoute(histogram, count).expectation()
         else:
-            own = {"method": "paper" if name == BASELINE else name, **facts}
+            own = {"method": "paper" if name == BASELINE else name, **claimed}
             made: MeasuredTopK | MeasuredAbove = (
                 MeasuredTopK(count, whole, **own)
                 if top
@@ -378,7 +371,7 @@ def plan(
     if counts is not None:
         outlook = outlook_for(MeasuredTopK(count, rows[0].epsilon, **facts), counts, items)
     share = None if split is None else positive_rational("split", split)
-    same_way = boolean("monotonic", monotonic)
+    same_way = boolean("monotonic", facts.get("monotonic", False))
     return Plan(rows, count, share, same_way, select, outlook, reach, items_per_unit)
 
 

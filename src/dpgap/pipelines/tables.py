@@ -77,12 +77,8 @@ def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
         raise ValueError("method='histogram' needs max_items: how many a unit counts for")
     if asked.k is None:
         raise ValueError("k must be given, unless max_items says how many a unit counts for")
-    facts: dict[str, Any] = {
-        "monotonic": answers.monotonic,
-        "sensitivity": answers.sensitivity,
-        "method": asked.method,
-        "split": asked.split,
-    }
+    facts: dict[str, Any] = {"monotonic": answers.monotonic, "sensitivity": answers.sensitivity}
+    facts |= {"method": asked.method, "split": asked.split}
     own: MeasuredTopK | MeasuredAbove
     k, epsilon = asked.k, asked.epsilon_of_a_group
     if asked.threshold is None:
