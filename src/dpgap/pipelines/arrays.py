@@ -122,18 +122,11 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
         )
     )
     """What is taken where nothing is looked at."""
+    selection: NoisyTopK | JointTopK = derived(lambda self: self.route.selection)
+    """What selects there; it says which answers are accepted."""
+    measurement: Laplace | Joint = derived(lambda self: self.route.measurement)
     looking: LookFirst | None = derived(lambda self: LookFirst.of(self) if self.looks else None)
     """What looks and then decides, if there are more answers than winners."""
-
-    @property
-    def selection(self) -> NoisyTopK | JointTopK:
-        """What selects where nothing is looked at; it says which answers are accepted."""
-        return self.route.selection
-
-    @property
-    def measurement(self) -> Laplace | Joint:
-        """What measures where nothing is looked at."""
-        return self.route.measurement
 
     @property
     def routes(self) -> tuple[RankedRoute | JointRoute | PaperRoute, ...]:
