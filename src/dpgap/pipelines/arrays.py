@@ -19,6 +19,7 @@ monotonic), and have intervals that hold after selection. What is above a thresh
 [2]
 """
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY
@@ -138,7 +139,8 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
         if self.looking is None:
             return self.route.expectation()
         ranked, joint = self.looking.routes[:2]
-        return joint.expectation()._replace(close_variance=ranked.measurement.variance(self.k))
+        close = math.sqrt(ranked.measurement.variance(self.k))
+        return joint.expectation()._replace(close_error=close)
 
     def taken(self, prepared: Candidates) -> tuple[Any, tuple[Any, ...]]:
         looking, n = self.looking, prepared.size
@@ -254,13 +256,13 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
         if isinstance(measurement, Laplace):
             clear = float(combined_variance(alone, gap)[0])
             errors = paper.above_errors(selection, measurement, np.ones(count, int))
-            return Expectation(clear, None, errors[0].half_width(0.95), dearest)
+            return Expectation.of(clear, None, errors[0].half_width(0.95), dearest)
         shared = selection.in_steps().threshold_law.floor_variance * Grid(selection.grid).width ** 2
         correlation = measurement.law(count).correlation
         own, noise = alone * (1 - correlation), gap - shared
         common, noise_mean = alone * correlation + own / count, shared + noise / count
         clear = _of_best_mean(common, noise_mean) + (count - 1) / count * _of_best_mean(own, noise)
-        return Expectation(clear, alone, half, dearest)
+        return Expectation.of(clear, alone, half, dearest)
 
 
 def _of_best_mean(one: float, other: float) -> float:
@@ -293,18 +295,25 @@ class Facts(TypedDict, total=False):
     grid: Annotated[Rational | None, Keyword()]
 
 
-class MeasuringOptions(Facts, total=False):
-    """What both calls can be asked with.
+class Paying(TypedDict, total=False):
+    """Who pays.
 
-    labels
-        Public names of the answers, in the same order. A Series brings its own.
     account
         What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
     """
 
+    account: Annotated[Account | None, Keyword()]
+
+
+class MeasuringOptions(Facts, Paying, total=False):
+    """What both calls can be asked with.
+
+    labels
+        Public names of the answers, in the same order. A Series brings its own.
+    """
+
     method: Annotated[str, Keyword(default="best")]
     labels: Annotated[Sequence[Any] | None, Keyword()]
-    account: Annotated[Account | None, Keyword()]
 
 
 class TopKOptions(MeasuringOptions, total=False):
@@ -344,7 +353,7 @@ class AboveOptions(MeasuringOptions, total=False):
 
 @public
 @errors_without_answers
-@takes(TopKOptions, Facts, MeasuringOptions, TopKOptions)
+@takes(TopKOptions, Facts, Paying, MeasuringOptions, TopKOptions)
 def measured_top_k(
     answers: ArrayLike | PrivateCounts | GroupedAnswers,
     k: int,
@@ -374,7 +383,7 @@ def measured_top_k(
 
 @public
 @errors_without_answers
-@takes(AboveOptions, Facts, MeasuringOptions, AboveOptions)
+@takes(AboveOptions, Facts, Paying, MeasuringOptions, AboveOptions)
 def measured_above(
     answers: ArrayLike | PrivateCounts,
     threshold: Rational,

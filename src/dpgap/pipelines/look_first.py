@@ -65,10 +65,8 @@ class Forecast:
         low = np.append(k + 1, high[:-1] + 1)
         # How many sets leave out a rank first and have their lowest in a cell, as logarithms.
         kept = (top - 1)[:, None]
-        upto, before = (
-            _log_choose(high - kept - 1, k - kept),
-            _log_choose(low - kept - 2, k - kept),
-        )
+        upto = _log_choose(high - kept - 1, k - kept)
+        before = _log_choose(low - kept - 2, k - kept)
         inside = upto + np.log1p(-np.exp(np.minimum(before - upto, -1e-12)))
         log_sizes = inside + np.log(top_sizes)[:, None]
         # Which share of a set's members is right: those kept, and of those in between a part.
@@ -122,9 +120,8 @@ class Forecast:
         own = np.exp(np.minimum(2 * halves[:, :, 0] * lead, _LARGEST))
         left_out = np.exp((kept[:, -1:] - kept) * halves)
         brought_in = np.exp((taken - taken[:, :1]) * halves)
-        both = (left_out @ self._sizes).reshape(
-            *own.shape, 2, -1
-        )  # of all members, of the right ones
+        # Of all members, and of the right ones.
+        both = (left_out @ self._sizes).reshape(*own.shape, 2, -1)
         others = (both @ brought_in[..., None])[..., 0]
         found: Floats = (own + others[..., 1]) / (own + others[..., 0])
         return found

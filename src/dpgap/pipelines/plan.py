@@ -42,6 +42,7 @@ Sizes = Sequence[float] | Mapping[int, float]
 """The largest answers in order, or answers by rank, from 1."""
 
 _SAFE = 0.99
+_LEAST_EPSILON, _MOST_EPSILON = Fraction(1, 10**9), 1e9
 _DIGITS = 3
 
 
@@ -98,7 +99,10 @@ def outlook_for(pipeline: MeasuredTopK, counts: Sizes, items: int | None) -> Out
     share = route.selection.epsilon / pipeline.epsilon
     precision = right(route.name == "joint", float(route.selection.epsilon))
     ranked = right(False, float(pipeline.epsilon) / 2)
-    return Outlook(route.name, share, precision, ranked, _safe(partial(right, True)), route)
+    safe = None
+    if right(True, _MOST_EPSILON / 4) >= _SAFE:
+        safe = _least(lambda epsilon: right(True, float(epsilon / 4)) >= _SAFE)
+    return Outlook(route.name, share, precision, ranked, safe, route)
 
 
 def _by_rank(counts: Sizes, n: int) -> tuple[tuple[int, ...], Floats]:
@@ -117,15 +121,17 @@ def _by_rank(counts: Sizes, n: int) -> tuple[tuple[int, ...], Floats]:
     return tuple(rank for rank, _ in pairs), sizes
 
 
-def _safe(as_set: Callable[[float], float]) -> Fraction | None:
-    """The least ε, to three digits and rounded up, of which a quarter finds the right set."""
-    low, high = 1e-9, 1e9
-    if as_set(high / 4) < _SAFE:
-        return None
-    while high / low > 1 + 1e-4:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if as_set(middle / 4) >= _SAFE else (middle, high)
-    return _round_up(Fraction(high))
+def _least(is_enough: Callable[[Fraction], bool]) -> Fraction:
+    """The least ε that is enough, to three digits and rounded up."""
+    low, high = Fraction(1), Fraction(1)
+    while not is_enough(high):
+        low, high = high, 2 * high
+    while low > _LEAST_EPSILON and is_enough(low):
+        low /= 2
+    while _round_up(low) < high and high - low > high / 10**_DIGITS / 2:
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return _round_up(high)
 
 
 def _round_up(epsilon: Fraction) -> Fraction:
@@ -142,20 +148,22 @@ BASELINE = "baseline"
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What one method will do with this ε."""
+    """What one method will do with this ε.
+
+    `error` is the root of the mean squared error of each estimate where winners are clear, and
+    `close_error` where they are hard to tell from losers: None where it may be anything. The
+    `half_width` is that of a 95 % interval of clear winners. Answers are compared with noise of the
+    standard deviation `selection_noise`. `precision` is the share of winners that will be right,
+    where sizes were stated.
+    """
 
     method: str
     epsilon: Fraction
     error: float
-    """The root of the mean squared error of each estimate, winners being clear."""
     close_error: float | None
-    """The same where winners are hard to tell from losers; None where it may be anything."""
     half_width: float
-    """Half the width of a 95 % interval, winners being clear."""
     selection_noise: float
-    """The standard deviation of the noise that answers are ranked or compared with."""
     precision: float | None = None
-    """The share of winners that will be right, where sizes were stated."""
 
 
 @public
@@ -191,10 +199,7 @@ class Plan(Table):
 
     def __getitem__(self, method: str) -> Expected:
         """The row of a method."""
-        for row in self.rows:
-            if row.method == method:
-                return row
-        raise KeyError(method)
+        return {row.method: row for row in self.rows}[method]
 
     @property
     def epsilon(self) -> Fraction:
@@ -342,48 +347,28 @@ def plan(
             )
             found = made.expectation()
             if name == BASELINE:  # gaps are ignored
-                alone = made.measurement.variance(count)
+                alone = math.sqrt(made.measurement.variance(count))
                 half = made.measurement.half_width(count, 0.95)
-                found = Expectation(alone, alone, half, found.selection_variance)
+                found = Expectation(alone, alone, half, found.selection_noise)
             elif counts is not None and name != "paper" and isinstance(made, MeasuredTopK):
                 stated = outlook_for(made, counts, items)
                 found, precision = stated.taken.expectation(), stated.precision
-        row = Expected(
-            name,
-            whole,
-            math.sqrt(found.variance),
-            None if found.close_variance is None else math.sqrt(found.close_variance),
-            found.half_width,
-            math.sqrt(found.selection_variance),
-            precision,
-        )
+        row = Expected(name, whole, *found, precision)
         if name == "best" and reach is not None and split is None:
             row = min(expected(HISTOGRAM, whole), row, key=lambda each: each.error)
         return replace(row, method=name)
 
-    rows = tuple(
-        expected(name, positive_rational("epsilon", epsilon))
-        if error is None
-        else _cheapest(partial(expected, name), error)
-        for name in methods
-    )
+    rows = []
+    for name in methods:
+        if error is None:
+            whole = positive_rational("epsilon", epsilon)
+        else:
+            wanted, of = float(positive_rational("error", error)), partial(expected, name)
+            whole = _least(lambda given: of(given).error <= wanted)  # noqa: B023
+        rows.append(expected(name, whole))
     outlook = None
     if counts is not None:
         outlook = outlook_for(MeasuredTopK(count, rows[0].epsilon, **facts), counts, items)
     share = None if split is None else positive_rational("split", split)
     same_way = boolean("monotonic", facts.get("monotonic", False))
-    return Plan(rows, count, share, same_way, select, outlook, reach, items_per_unit)
-
-
-def _cheapest(expected: Callable[[Fraction], Expected], error: float) -> Expected:
-    """The least ε, to three digits and rounded up, whose error is at most the wanted one."""
-    wanted = float(positive_rational("error", error))
-    low, high = Fraction(1), Fraction(1)
-    while expected(high).error > wanted:
-        low, high = high, 2 * high
-    while expected(low).error <= wanted:
-        low /= 2
-    while _round_up(low) < high and high - low > high / 10**_DIGITS / 2:
-        middle = (low + high) / 2
-        low, high = (middle, high) if expected(middle).error > wanted else (low, middle)
-    return expected(_round_up(high))
+    return Plan(tuple(rows), count, share, same_way, select, outlook, reach, items_per_unit)

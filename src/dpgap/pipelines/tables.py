@@ -7,11 +7,12 @@
 (('fig',), (1, 2))
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Annotated, Any, TypeAlias, TypedDict, Unpack, cast, overload
+from typing import Any, TypeAlias, Unpack, cast, overload
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from dpgap.data.private_counts import CountsByGroup, PrivateCounts, errors_witho
 from dpgap.exact.parameters import Rational, boolean
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.sparse_vector import Stream
-from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
+from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK, Paying
 from dpgap.pipelines.routes import HistogramRoute, HybridRoute, histogram_route, unknown_route
 from dpgap.printable import DocumentError
 from dpgap.question import (
@@ -31,7 +32,6 @@ from dpgap.question import (
     Above,
     Amounts,
     CountOptions,
-    Keyword,
     Neighbours,
     OfAll,
     Question,
@@ -88,11 +88,10 @@ def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
         own = MeasuredAbove(line, k, epsilon, adaptive=asked.adaptive, **facts)
     if read_off is None or asked.method != "best" or asked.split is not None:
         return own
+    least = math.sqrt(own.measurement.variance(k))
     if isinstance(own, MeasuredTopK):
-        least = min(route.expectation().variance for route in own.routes)
-    else:
-        least = own.measurement.variance(k)
-    return read_off if read_off.expectation().variance <= least else own
+        least = min(route.expectation().error for route in own.routes)
+    return read_off if read_off.expectation().error <= least else own
 
 
 def answer(
@@ -249,16 +248,6 @@ def _named(label: Any) -> tuple[str, str]:
 
 
 # --------------------------------------------------------------------------------------------------
-
-
-class Paying(TypedDict, total=False):
-    """Who pays.
-
-    account
-        What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
-    """
-
-    account: Annotated[Account | None, Keyword()]
 
 
 class TableTopK(CountOptions, TopK, Paying, total=False):
