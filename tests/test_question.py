@@ -111,7 +111,7 @@ def test_max_groups_and_the_names_of_neighbours_stand_in_one_file() -> None:
 def test_neighbours_are_read_once() -> None:
     assert Neighbours.read("neighbours", "replace") is Neighbours.REPLACE
     assert Neighbours.read("neighbours", None) is Neighbours.ADD_OR_REMOVE
-    with pytest.raises(ValueError, match="must be one of add-or-remove, replace, not 'remove"):
+    with pytest.raises(ValueError, match="must be one of 'add-or-remove', 'replace', not 'remove"):
         Neighbours.read("neighbours", "remove")
 
 

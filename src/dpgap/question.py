@@ -72,11 +72,7 @@ class Neighbours(StrEnum):
     @classmethod
     def read(cls, name: str, value: object) -> "Neighbours":
         """The relation of this name; None is the default."""
-        if value is None:
-            return cls.ADD_OR_REMOVE
-        if not (isinstance(value, str) and value in tuple(cls)):
-            raise ValueError(f"{name} must be one of {', '.join(cls)}, not {value!r}")
-        return cls(value)
+        return cls.ADD_OR_REMOVE if value is None else cls(one_of(name, value, [*map(str, cls)]))
 
 
 OBSERVED = "observed-not-private"
@@ -760,11 +756,9 @@ class Grouped(TypedDict, total=False):
 
 def hints_of(options: Any) -> dict[str, Any]:
     """The types of options, annotated with their keywords; those that must be given come first."""
-    needed: frozenset[str] = options.__required_keys__
-    found = {name: hint for name, hint in options.__annotations__.items() if name not in needed}
-    return {
-        name: options.__annotations__[name].__args__[0] for name in sorted(needed)[::-1]
-    } | found
+    hints, needed = options.__annotations__, options.__required_keys__
+    first = {name: hints[name].__args__[0] for name in sorted(needed, reverse=True)}
+    return first | {name: hint for name, hint in hints.items() if name not in needed}
 
 
 def _keywords(*stated: Any) -> dict[str, Keyword]:
@@ -978,9 +972,7 @@ class Question:
     def looked_at(self) -> tuple[str, ...]:
         """The columns that must be there beside unit and item, each once."""
         named = (self.by, self.sum, *(self.where.columns if self.where else ()))
-        found = dict.fromkeys(named)
-        found.pop(None, None)
-        return tuple(found)  # type: ignore[arg-type]
+        return tuple(dict.fromkeys(name for name in named if name is not None))
 
     @property
     def sensitivity(self) -> Fraction:
