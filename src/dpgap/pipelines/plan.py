@@ -87,8 +87,7 @@ def outlook_for(pipeline: MeasuredTopK, counts: Sizes, items: int | None) -> Out
 
     def right(is_set: bool, epsilon: float) -> float:
         """The share of right winners, chosen as a set or ranked with this ε."""
-        rates = np.array([CAUTION * epsilon])
-        as_set, ranked = seen.precisions(looks, rates, epsilon / pipeline.k)
+        as_set, ranked = seen.precisions(looks, np.array([epsilon]), epsilon / pipeline.k)
         return float(as_set[0, 0] if is_set else ranked[0])
 
     route: RankedRoute | JointRoute | PaperRoute = pipeline.route
@@ -100,8 +99,8 @@ def outlook_for(pipeline: MeasuredTopK, counts: Sizes, items: int | None) -> Out
     precision = right(route.name == "joint", float(route.selection.epsilon))
     ranked = right(False, float(pipeline.epsilon) / 2)
     safe = None
-    if right(True, _MOST_EPSILON / 4) >= _SAFE:
-        safe = _least(lambda epsilon: right(True, float(epsilon / 4)) >= _SAFE)
+    if right(True, CAUTION * _MOST_EPSILON / 4) >= _SAFE:
+        safe = _least(lambda epsilon: right(True, CAUTION * float(epsilon / 4)) >= _SAFE)
     return Outlook(route.name, share, precision, ranked, safe, route)
 
 
