@@ -853,30 +853,27 @@ class Held(NamedTuple):
     """
 
 
+_A_CHANCE = Held(("exact", lambda chance: 0 < chance < 1, "a chance between 0 and 1"))
+_A_SHARE = Held(("exact", lambda part: 0 < part < 1, "a share between 0 and 1"))
+_BELOW_2_200 = Held(("exact", lambda value: abs(value) < 1 << 200, "a number below 2^200"))
+_NOT_ABOVE_0 = Held(("exact", lambda value: value <= 0, "a number not above 0"), is_bound=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What is asked of a table; every word of it is public.
 
-    Fields have the order of release documents. Of counts that nobody has asked about yet, only what
-    is counted is there.
+    Fields have the order of release documents. What a keyword means stands where it is entered,
+    above; here None means that it was not stated. Of counts that nobody has asked about yet, only
+    what is counted is there.
     """
 
     kind: Annotated[str, Held(("word", *KINDS), is_always_there=True)] = "counts"
     k: Annotated[int | None, Held(("whole", 1))] = None
-    """How many items are looked for; None for all that there are."""
     epsilon: Annotated[Fraction, Held(("positive",), is_always_there=True)] = Fraction(0)
-    delta: Annotated[
-        Fraction, Held(("exact", lambda chance: 0 < chance < 1, "a chance between 0 and 1"))
-    ] = Fraction(0)
-    """δ: probability that an item held by one unit is shown; 0 for a stated domain."""
-    split: Annotated[
-        Fraction | None, Held(("exact", lambda part: 0 < part < 1, "a share between 0 and 1"))
-    ] = None
-    """The share of ε for selecting; None where the method has its own."""
-    threshold: Annotated[
-        Fraction | None,
-        Held(("exact", lambda value: abs(value) < 1 << 200, "a number below 2^200")),
-    ] = None
+    delta: Annotated[Fraction, _A_CHANCE] = Fraction(0)
+    split: Annotated[Fraction | None, _A_SHARE] = None
+    threshold: Annotated[Fraction | None, _BELOW_2_200] = None
     adaptive: Annotated[bool, Held(("flag",), is_always_there=True)] = False
     method: Annotated[str, Held(("word", *METHODS, HISTOGRAM), is_always_there=True)] = "best"
     unit: Annotated[str, Held(("text",), is_always_there=True)] = "line"
@@ -898,36 +895,26 @@ class Question:
     """Of a question from a document: its identity. The address, which is part of it, is not there.
     """
     max_items: Annotated[int | None, Held(("whole", 1), is_bound=True)] = None
-    """For how many items a unit counts at most; with groups, for how many pairs of both."""
     by: Annotated[str | None, Held(("text",), is_bound=True)] = None
-    """The column of groups."""
     groups: Annotated[int, Held(("whole", 0))] = 0
     """How many groups there are."""
     groups_digest: Annotated[str | None, Held(("text",), is_bound=True)] = None
     """A hash of the public groups, in order."""
     max_groups: Annotated[int, Held(("whole", 1), is_bound=True)] = 1
-    """In how many groups a unit counts at most, which share ε."""
     group: Annotated[Any, Held(("label",))] = None
     """Of the answer for one group: which one."""
     sum: Annotated[str | None, Held(("text",), is_bound=True)] = None
-    """The column that is added up; None where units are counted."""
     at_most: Annotated[Fraction, Held(("positive",), is_bound=True)] = Fraction(1)
-    at_least: Annotated[
-        Fraction, Held(("exact", lambda value: value <= 0, "a number not above 0"), is_bound=True)
-    ] = Fraction(0)
-    """What a unit may add to an item."""
+    at_least: Annotated[Fraction, _NOT_ABOVE_0] = Fraction(0)
     step: Annotated[Fraction, Held(("positive",), is_bound=True)] = Fraction(1)
     """What answers are whole numbers of."""
     where: Annotated[Filter | None, Held(("filter",), is_bound=True)] = None
-    """Which rows are looked at; None for all."""
     unknown: Annotated[bool, Held(("flag",), is_bound=True)] = False
     """Whether the items are those present, which nobody listed."""
     sum_of_text: Annotated[bool, Held(("flag",))] = False
     """Whether the column that is added up is text, by the schema."""
     encoding: Annotated[str | None, Held(("word", *ENCODINGS), is_bound=True)] = None
-    """How the text of a CSV file is encoded; None for UTF-8 without exceptions."""
     decimal: Annotated[str, Held(("word", *DECIMALS), is_bound=True)] = "."
-    """The decimal mark of numbers in text."""
     address: str | None = None
     """Where the table is, spelt the same however it was given, without any password."""
     columns: tuple[tuple[str, str], ...] = ()
