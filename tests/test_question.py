@@ -20,6 +20,7 @@ from dpgap.question import (
     CountOptions,
     Filter,
     Neighbours,
+    OfAll,
     Question,
     TopK,
     held_fields,
@@ -30,6 +31,7 @@ from dpgap.question import (
 )
 
 READ_WITH_THE_TABLE = {"domain", "groups", "fresh"}
+OF_A_TOTAL = ("sum", "at_most", "at_least", "step")
 OF_A_SESSION = {"unit", "item", "neighbours", "encoding", "decimal"}
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
 
@@ -45,6 +47,8 @@ def test_a_keyword_is_where_it_can_be_stated(name: str) -> None:
     calls = {
         "top-k": (dpgap.top_k, dpgap.Session.top_k, counting | top),
         "above": (dpgap.above, dpgap.Session.above, counting | above),
+        "count": (dpgap.count, dpgap.Session.count, {*hints_of(OfAll)}),
+        "total": (dpgap.total, dpgap.Session.total, {*hints_of(OfAll), *OF_A_TOTAL}),
     }
     for command, (call, in_a_session, known) in calls.items():
         is_there = name in known
@@ -107,7 +111,7 @@ def test_max_groups_and_the_names_of_neighbours_stand_in_one_file() -> None:
 def test_neighbours_are_read_once() -> None:
     assert Neighbours.read("neighbours", "replace") is Neighbours.REPLACE
     assert Neighbours.read("neighbours", None) is Neighbours.ADD_OR_REMOVE
-    with pytest.raises(ValueError, match="must be one of add-or-remove, replace, not 'remove"):
+    with pytest.raises(ValueError, match="must be one of 'add-or-remove', 'replace', not 'remove"):
         Neighbours.read("neighbours", "remove")
 
 

@@ -80,7 +80,8 @@ if not TYPE_CHECKING:  # so that a type checker reports a name that is not there
         if name not in _HOMES:
             raise AttributeError(f"module 'dpgap' has no attribute {name!r}")
         module = import_module(_HOMES[name])
-        return module if module.__name__ == f"dpgap.{name}" else getattr(module, name)
+        found = module if module.__name__ == f"dpgap.{name}" else getattr(module, name)
+        return globals().setdefault(name, found)  # asked for once
 
 
 def __dir__() -> list[str]:

@@ -5,13 +5,13 @@ tables are, and what the schema and the address of the table tell. So a question
 before anything is charged, and can say what is to be paid for.
 
 Calls, options of the command line, sessions, the desk, ledgers and release documents read it from
-here. A keyword is entered here and nowhere else: what users may write for it in `Whose`, `Bounds`,
-`Grouped`, `Wanted`, `TopK` or `Above`, with its default and its help, and what is held of it as a
+here. A keyword is entered here and nowhere else: what users may write for it in a `TypedDict`
+below, such as `Whose` or `Cutting`, with its default and its help, and what is held of it as a
 field of `Question`, with the form that it has in a document. What a filter means row by row is in
 `dpgap.data.filtering`.
 
->>> read_counting({"unit": "who", "item": "what", "sum": "paid", "at_most": 50}).cap
-5000
+>>> read_counting({"unit": "who", "item": "what", "sum": "paid", "at_most": 50}).sensitivity
+Fraction(5000, 1)
 """
 
 import codecs
@@ -72,11 +72,7 @@ class Neighbours(StrEnum):
     @classmethod
     def read(cls, name: str, value: object) -> "Neighbours":
         """The relation of this name; None is the default."""
-        if value is None:
-            return cls.ADD_OR_REMOVE
-        if not (isinstance(value, str) and value in tuple(cls)):
-            raise ValueError(f"{name} must be one of {', '.join(cls)}, not {value!r}")
-        return cls(value)
+        return cls.ADD_OR_REMOVE if value is None else cls(one_of(name, value, [*map(str, cls)]))
 
 
 OBSERVED = "observed-not-private"
@@ -163,7 +159,6 @@ _A_FORM = (
 )
 _PART_OF_FORM = re.compile("YYYY|MM|DD|hh|mm|ss|.", re.DOTALL)
 _LONGEST_FORM = 40
-_ISO_DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _LIKE = re.compile(r"(?:[^\\]|\\[%_\\])*+")
 
 
@@ -455,8 +450,7 @@ def is_form(form: str) -> bool:
 
 def _is_day(literal: Literal) -> bool:
     with suppress(ValueError):
-        is_iso = isinstance(literal, str) and _ISO_DAY.fullmatch(literal)
-        return bool(is_iso and date.fromisoformat(str(literal)))
+        return date.fromisoformat(str(literal)).isoformat() == literal
     return False
 
 
@@ -568,13 +562,19 @@ def _chance(name: str, value: object) -> Fraction:
 
 
 class Whose(TypedDict, total=False):
-    """Whose rows they are: what a session states once.
+    """Whose rows they are.
 
     unit
         The column with the unit of each row; or "row", or "line". All rows with one value in it are
         protected together. "row" protects single rows; "line", the lines of a FIMI file.
-    item
-        The column whose values are counted.
+    """
+
+    unit: Annotated[str | None, Keyword(_column)]
+
+
+class Reading(TypedDict, total=False):
+    """How neighbouring tables differ, and how a file is read.
+
     neighbours
         What privacy hides: "add-or-remove" that a unit is there at all; "replace", which of two
         units it is, for twice the noise.
@@ -587,15 +587,38 @@ class Whose(TypedDict, total=False):
         1 234,56 are numbers.
     """
 
-    unit: Annotated[str | None, Keyword(_column)]
-    item: Annotated[str | None, Keyword(_column)]
     neighbours: Annotated[str | None, Keyword(Neighbours.read, "add-or-remove")]
     encoding: Annotated[str | None, Keyword(_encoding)]
     decimal: Annotated[str, Keyword(functools.partial(one_of, words=DECIMALS), ".")]
 
 
-class Bounds(TypedDict, total=False):
-    """What is counted, cut and filtered.
+class Filtered(TypedDict, total=False):
+    """Which rows are looked at.
+
+    where
+        Which rows count, such as "country = 'CH' and amount >= 10". It has columns, numbers,
+        'text', = != < <= > >=, in (…), between, like, is null, and, or, not; and for dates in text
+        "day(ordered, 'DD.MM.YYYY') >= '2024-01-31'".
+    """
+
+    where: Annotated[str | None, Keyword(lambda name, value: read_filter(_text(name, value)))]
+
+
+class Amounts(TypedDict, total=False):
+    """What is added up, beside its column and the most that a unit adds.
+
+    at_least
+        With `sum`: the least that a unit adds to a sum, 0 or below.
+    step
+        With `sum`: what each row's amount is rounded to.
+    """
+
+    at_least: Annotated[Rational, Keyword(rational, 0)]
+    step: Annotated[Rational, Keyword(positive_rational, "0.01")]
+
+
+class Cutting(TypedDict, total=False):
+    """What is counted, and how much of a unit.
 
     domain
         The public items, which must not be read from the private table: a list, a range, a file of
@@ -615,14 +638,6 @@ class Bounds(TypedDict, total=False):
         The column whose amounts are added up, instead of counting units.
     at_most
         With `sum`: the most that a unit adds to a sum. It says how much noise there is.
-    at_least
-        With `sum`: the least that a unit adds to a sum, 0 or below.
-    step
-        With `sum`: what each row's amount is rounded to.
-    where
-        Which rows count, such as "country = 'CH' and amount >= 10". It has columns, numbers,
-        'text', = != < <= > >=, in (…), between, like, is null, and, or, not; and for dates in text
-        "day(ordered, 'DD.MM.YYYY') >= '2024-01-31'".
     """
 
     domain: Annotated[
@@ -640,20 +655,47 @@ class Bounds(TypedDict, total=False):
     max_groups: Annotated[int | None, Keyword(positive_integer)]
     sum: Annotated[str | None, Keyword(_text)]
     at_most: Annotated[Rational | None, Keyword(positive_rational)]
-    at_least: Annotated[Rational, Keyword(rational, 0)]
-    step: Annotated[Rational, Keyword(positive_rational, "0.01")]
-    where: Annotated[str | None, Keyword(lambda name, value: read_filter(_text(name, value)))]
 
 
-class CountOptions(Whose, Bounds, total=False):
+class Bounds(Cutting, Amounts, Filtered, total=False):
+    """What is counted, cut and filtered."""
+
+
+class What(TypedDict, total=False):
+    """What is counted.
+
+    item
+        The column whose values are counted.
+    """
+
+    item: Annotated[str | None, Keyword(_column)]
+
+
+class CountOptions(Whose, What, Reading, Bounds, total=False):
     """All that is said of counting."""
 
 
-class Wanted(TypedDict, total=False):
-    """How it is answered, and what it costs.
+class Paid(TypedDict, total=False):
+    """What it costs.
 
     epsilon
         The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+    fresh
+        Whether to pay for fresh noise where the account has paid for the same question before.
+        Otherwise its paid answer is shown again, and nothing is charged.
+    """
+
+    epsilon: Required[Annotated[Rational, Keyword(positive_rational)]]
+    fresh: Annotated[bool, Keyword(boolean, False)]
+
+
+class OfAll(Whose, Reading, Filtered, Paid, total=False):
+    """What all units together can be asked with."""
+
+
+class Answered(TypedDict, total=False):
+    """How it is answered.
+
     delta
         Without a `domain`: the chance that an item is shown which one unit alone has, such as 1e-9.
     method
@@ -662,12 +704,8 @@ class Wanted(TypedDict, total=False):
         a set; "ranked": ranked, with gaps.
     split
         The share of ε for selecting, unless the method shall choose it.
-    fresh
-        Whether to pay for fresh noise where the account has paid for the same question before.
-        Otherwise its paid answer is shown again, and nothing is charged.
     """
 
-    epsilon: Required[Annotated[Rational, Keyword(positive_rational)]]
     delta: Annotated[Rational, Keyword(_chance, 0)]
     method: Annotated[
         str | None,
@@ -677,7 +715,10 @@ class Wanted(TypedDict, total=False):
         ),
     ]
     split: Annotated[Rational | None, Keyword(share)]
-    fresh: Annotated[bool, Keyword(boolean, False)]
+
+
+class Wanted(Answered, Paid, total=False):
+    """How it is answered, and what it costs."""
 
 
 class TopK(Wanted, total=False):
@@ -715,11 +756,9 @@ class Grouped(TypedDict, total=False):
 
 def hints_of(options: Any) -> dict[str, Any]:
     """The types of options, annotated with their keywords; those that must be given come first."""
-    needed: frozenset[str] = options.__required_keys__
-    found = {name: hint for name, hint in options.__annotations__.items() if name not in needed}
-    return {
-        name: options.__annotations__[name].__args__[0] for name in sorted(needed)[::-1]
-    } | found
+    hints, needed = options.__annotations__, options.__required_keys__
+    first = {name: hints[name].__args__[0] for name in sorted(needed, reverse=True)}
+    return first | {name: hint for name, hint in hints.items() if name not in needed}
 
 
 def _keywords(*stated: Any) -> dict[str, Keyword]:
@@ -737,7 +776,8 @@ WANTED = ("kind", *(name for name in KEYWORDS if name not in (*COUNTING, "fresh"
 @functools.cache
 def help_of(*also: Any) -> dict[str, str]:
     """What keywords mean, by their names, as lines of a docstring."""
-    texts = (it.__doc__ or "" for it in (Whose, Bounds, Grouped, Wanted, Above, *also))
+    stated = (Whose, What, Reading, Filtered, Amounts, Cutting, Grouped, Answered, Paid, Above)
+    texts = (it.__doc__ or "" for it in (*stated, *also))
     return dict(entry for text in texts for entry in _ENTRY.findall(text))
 
 
@@ -775,15 +815,11 @@ def takes(options: Any, *also: Any) -> Callable[[_Call], _Call]:
     return shown
 
 
-def require_options(function: str, given: Iterable[str], options: Any) -> None:
-    """Refuse keywords that a function does not take, and want those that it needs, as Python does.
-
-    What a session states once is refused in its questions.
-    """
+def require_options(kind: str, given: Iterable[str], options: Any) -> None:
+    """Refuse keywords that a kind of question does not take, and want those that it needs."""
+    function = kind.replace("-", "_")
     for name in given:
         if name not in options.__annotations__:
-            if name in Whose.__annotations__:
-                raise TypeError(f"{name} must be left out: it was stated for the whole session")
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
     for name in sorted(options.__required_keys__ - {*given}):
         raise TypeError(f"{function}() needs the keyword argument {name!r}")
@@ -817,30 +853,27 @@ class Held(NamedTuple):
     """
 
 
+_A_CHANCE = Held(("exact", lambda chance: 0 < chance < 1, "a chance between 0 and 1"))
+_A_SHARE = Held(("exact", lambda part: 0 < part < 1, "a share between 0 and 1"))
+_BELOW_2_200 = Held(("exact", lambda value: abs(value) < 1 << 200, "a number below 2^200"))
+_NOT_ABOVE_0 = Held(("exact", lambda value: value <= 0, "a number not above 0"), is_bound=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What is asked of a table; every word of it is public.
 
-    Fields have the order of release documents. Of counts that nobody has asked about yet, only what
-    is counted is there.
+    Fields have the order of release documents. What a keyword means stands where it is entered,
+    above; here None means that it was not stated. Of counts that nobody has asked about yet, only
+    what is counted is there.
     """
 
     kind: Annotated[str, Held(("word", *KINDS), is_always_there=True)] = "counts"
     k: Annotated[int | None, Held(("whole", 1))] = None
-    """How many items are looked for; None for all that there are."""
     epsilon: Annotated[Fraction, Held(("positive",), is_always_there=True)] = Fraction(0)
-    delta: Annotated[
-        Fraction, Held(("exact", lambda chance: 0 < chance < 1, "a chance between 0 and 1"))
-    ] = Fraction(0)
-    """δ: probability that an item held by one unit is shown; 0 for a stated domain."""
-    split: Annotated[
-        Fraction | None, Held(("exact", lambda part: 0 < part < 1, "a share between 0 and 1"))
-    ] = None
-    """The share of ε for selecting; None where the method has its own."""
-    threshold: Annotated[
-        Fraction | None,
-        Held(("exact", lambda value: abs(value) < 1 << 200, "a number below 2^200")),
-    ] = None
+    delta: Annotated[Fraction, _A_CHANCE] = Fraction(0)
+    split: Annotated[Fraction | None, _A_SHARE] = None
+    threshold: Annotated[Fraction | None, _BELOW_2_200] = None
     adaptive: Annotated[bool, Held(("flag",), is_always_there=True)] = False
     method: Annotated[str, Held(("word", *METHODS, HISTOGRAM), is_always_there=True)] = "best"
     unit: Annotated[str, Held(("text",), is_always_there=True)] = "line"
@@ -862,36 +895,26 @@ class Question:
     """Of a question from a document: its identity. The address, which is part of it, is not there.
     """
     max_items: Annotated[int | None, Held(("whole", 1), is_bound=True)] = None
-    """For how many items a unit counts at most; with groups, for how many pairs of both."""
     by: Annotated[str | None, Held(("text",), is_bound=True)] = None
-    """The column of groups."""
     groups: Annotated[int, Held(("whole", 0))] = 0
     """How many groups there are."""
     groups_digest: Annotated[str | None, Held(("text",), is_bound=True)] = None
     """A hash of the public groups, in order."""
     max_groups: Annotated[int, Held(("whole", 1), is_bound=True)] = 1
-    """In how many groups a unit counts at most, which share ε."""
     group: Annotated[Any, Held(("label",))] = None
     """Of the answer for one group: which one."""
     sum: Annotated[str | None, Held(("text",), is_bound=True)] = None
-    """The column that is added up; None where units are counted."""
     at_most: Annotated[Fraction, Held(("positive",), is_bound=True)] = Fraction(1)
-    at_least: Annotated[
-        Fraction, Held(("exact", lambda value: value <= 0, "a number not above 0"), is_bound=True)
-    ] = Fraction(0)
-    """What a unit may add to an item."""
+    at_least: Annotated[Fraction, _NOT_ABOVE_0] = Fraction(0)
     step: Annotated[Fraction, Held(("positive",), is_bound=True)] = Fraction(1)
     """What answers are whole numbers of."""
     where: Annotated[Filter | None, Held(("filter",), is_bound=True)] = None
-    """Which rows are looked at; None for all."""
     unknown: Annotated[bool, Held(("flag",), is_bound=True)] = False
     """Whether the items are those present, which nobody listed."""
     sum_of_text: Annotated[bool, Held(("flag",))] = False
     """Whether the column that is added up is text, by the schema."""
     encoding: Annotated[str | None, Held(("word", *ENCODINGS), is_bound=True)] = None
-    """How the text of a CSV file is encoded; None for UTF-8 without exceptions."""
     decimal: Annotated[str, Held(("word", *DECIMALS), is_bound=True)] = "."
-    """The decimal mark of numbers in text."""
     address: str | None = None
     """Where the table is, spelt the same however it was given, without any password."""
     columns: tuple[tuple[str, str], ...] = ()
@@ -936,31 +959,19 @@ class Question:
     def looked_at(self) -> tuple[str, ...]:
         """The columns that must be there beside unit and item, each once."""
         named = (self.by, self.sum, *(self.where.columns if self.where else ()))
-        found = dict.fromkeys(named)
-        found.pop(None, None)
-        return tuple(found)  # type: ignore[arg-type]
-
-    @property
-    def cap(self) -> int:
-        """The most steps that a unit adds to an item."""
-        return int(self.at_most / self.step)
-
-    @property
-    def floor(self) -> int:
-        """The least steps that a unit adds to an item: 0, or fewer."""
-        return int(self.at_least / self.step)
+        return tuple(dict.fromkeys(name for name in named if name is not None))
 
     @property
     def sensitivity(self) -> Fraction:
         """How many steps one unit can move an answer. A unit that is not there adds 0."""
         if self.neighbours is Neighbours.ADD_OR_REMOVE:
-            return Fraction(max(self.cap, -self.floor))
-        return Fraction(self.cap - self.floor)
+            return max(self.at_most, -self.at_least) / self.step
+        return (self.at_most - self.at_least) / self.step
 
     @property
     def is_monotonic(self) -> bool:
         """Whether one unit moves all answers the same way."""
-        return self.neighbours is Neighbours.ADD_OR_REMOVE and self.floor == 0
+        return self.neighbours is Neighbours.ADD_OR_REMOVE and self.at_least == 0
 
     def bounds(self) -> dict[str, Any]:
         """What bounds a unit, as JSON can hold it; what has its default is left out."""
@@ -1039,19 +1050,17 @@ class Question:
 
     def promise_of(self, epsilon: Fraction, delta: Fraction) -> str:
         """What an ε, and a δ if there is one, promise about this table."""
-        change, times = _CHANGES[self.neighbours][0], factor(epsilon)
-        if not delta:
-            return (
-                f"Pure differential privacy with ε = {readable_up(epsilon)} and no δ: if one unit "
-                f"{change}, nothing shown here would become more than {times} times as likely or "
-                "unlikely."
+        kind, chance, exception = "Pure differential privacy", "no δ", ""
+        if delta:
+            kind, chance = "Differential privacy", f"δ = {readable_up(delta)}"
+            exception = (
+                f", except that with a chance of at most {readable_up(delta)} an item is shown "
+                "that only this unit has"
             )
-        chance = readable_up(delta)
         return (
-            f"Differential privacy with ε = {readable_up(epsilon)} and δ = {chance}: if one unit "
-            f"{change}, nothing shown here would become more than {times} times as likely or "
-            f"unlikely, except that with a chance of at most {chance} an item is shown that only "
-            "this unit has."
+            f"{kind} with ε = {readable_up(epsilon)} and {chance}: if one unit "
+            f"{_CHANGES[self.neighbours][0]}, nothing shown here would become more than "
+            f"{factor(epsilon)} times as likely or unlikely{exception}."
         )
 
     def doubts(self) -> Iterator[str]:
@@ -1071,25 +1080,23 @@ class Question:
             yield f"If you expected more: write items{groups} exactly as they are in the table."
 
     def cuts(self) -> Iterator[str]:
-        """How a unit is cut and which rows count, a short sentence for each."""
-        if self.by is not None:
-            yield f"One answer per {singular(self.by)}."
-            yield f"Each {singular(self.unit)} counts in {self._few_groups}."
+        """How a unit is cut and which rows count, a sentence for each."""
         if self.sum is not None:
-            ends = f"{self.at_least} to {self.at_most}"
-            yield f"Sums of {self.sum}; the total of each {singular(self.unit)} is cut to {ends}."
-        if self.max_items is not None:
-            yield f"At most {self.max_items} items of each {singular(self.unit)} count."
+            least, most = readable(self.at_least), readable(self.at_most)
+            total = "total" if self.is_of_all else "total for an item"
+            yield printable(
+                f"Column {self.sum!r} is added up. Each row is rounded to {readable(self.step)}, "
+                f"and a unit's {total} is cut off below {least} and above {most}."
+            )
+        if self.by is not None:
+            few = f"at most {self.max_groups} {plural(self.by)}"
+            few = f"one {singular(self.by)} only" if self.max_groups == 1 else few
+            yield f"Each {singular(self.unit)} counts in {few}, drawn at random."
+        if self.max_items is not None and not self.has_one_item_each:
+            many = "1 item" if self.max_items == 1 else f"{self.max_items} items"
+            yield f"Each {singular(self.unit)} counts for at most {many}, drawn at random."
         if self.where is not None:
-            yield f"Only rows with {self.where}."
-
-    @property
-    def _few_groups(self) -> str:
-        """In how many groups a unit counts."""
-        by = self.by or "group"
-        if self.max_groups == 1:
-            return f"one {singular(by)} only"
-        return f"at most {self.max_groups} {plural(by)}"
+            yield printable(f"Only rows count where {self.where}.")
 
     def conditions(self) -> Iterator[str]:
         """What a unit is, how much of it counts, and what is public, sentence by sentence."""
@@ -1101,20 +1108,7 @@ class Question:
         yield f"A unit is {unit}."
         if self.sum is None:
             yield "Each unit counts once for an item."
-        else:
-            least, most = readable(self.at_least), readable(self.at_most)
-            total = "total" if self.is_of_all else "total for an item"
-            yield printable(
-                f"Column {self.sum!r} is added up. Each row is rounded to {readable(self.step)}, "
-                f"and a unit's {total} is cut off below {least} and above {most}."
-            )
-        if self.by is not None:
-            yield f"Each {singular(self.unit)} counts in {self._few_groups}, drawn at random."
-        if self.max_items is not None and not self.has_one_item_each:
-            many = "1 item" if self.max_items == 1 else f"{self.max_items} items"
-            yield f"Each {singular(self.unit)} counts for at most {many}, drawn at random."
-        if self.where is not None:
-            yield printable(f"Only rows count where {self.where}.")
+        yield from self.cuts()
         has_domain = not (self.unknown or self.is_of_all)
         domain = f"the domain ({printable(self.domain)}), " if has_domain else ""
         groups = "" if self.by is None else f"the {self.groups} groups, "

@@ -153,7 +153,7 @@ def test_a_file_that_is_there_is_stated_by_its_real_path(tmp_path: Path) -> None
         ({"table": "postgresql://host/shop?table=sales&password=hunter2"}, "without a user"),
         ({"table": ""}, "table must be a name"),
         ({"unit": ""}, "unit must be a name"),
-        ({"neighbours": "friends"}, "neighbours must be one of add-or-remove, replace"),
+        ({"neighbours": "friends"}, "neighbours must be one of 'add-or-remove', 'replace'"),
     ],
 )
 def test_what_cannot_be_stated_is_refused_and_opens_no_budget(

@@ -84,7 +84,7 @@ def test_a_decision_is_a_function_of_the_released_look() -> None:
         with bits_are(InsecureSeededBits(seed)):
             release = pipeline.release(FALLING // 30)
         looked = np.array([[value for _, value in release.looked]])
-        route = looking.routes[int(looking.decide(looked, FALLING.size)[0])]
+        route = looking.routes[int(looking.rule(FALLING.size).decide(looked)[0])]
         assert route.name == release.route
         assert dict(release.parts)["select"] == route.selection.epsilon
         taken.add(route.name)
@@ -97,8 +97,8 @@ def test_many_looks_are_decided_as_each_alone() -> None:
     rng = np.random.default_rng(1)
     ranks = np.array(ranks_for(10, 2_000))
     looks = FALLING[ranks - 1] / 30 + rng.normal(0, 200, (300, ranks.size))
-    together = looking.decide(looks, 2_000)
-    alone = [int(looking.decide(look[None], 2_000)[0]) for look in looks]
+    together = looking.rule(2_000).decide(looks)
+    alone = [int(looking.rule(2_000).decide(look[None])[0]) for look in looks]
     assert together.tolist() == alone
     assert len(set(alone)) > 2
 
@@ -113,7 +113,7 @@ def test_units_of_the_answers_do_not_matter() -> None:
     assert other is not None
     assert general is not None
     for size in (0.1, 1, 3, 10):
-        assert one.decide(size * looks, 2_000) == other.decide(8 * size * looks, 2_000)
+        assert one.rule(2_000).decide(size * looks) == other.rule(2_000).decide(8 * size * looks)
         assert general.rule(2_000).unit == 2 * one.rule(2_000).unit
 
 
@@ -124,8 +124,8 @@ def test_answers_below_zero_are_decided_on_like_others() -> None:
     ranks = np.array(ranks_for(10, 1_010)) - 1
     for counts, route in ((two_levels, "ranked"), (FALLING[:1_010], "joint")):
         for lower in (0, 10**6):
-            looked = (counts - lower)[ranks]
-            assert looking.routes[looking.route(Values(looked), 1_010)].name == route
+            looked = looking.measurement.lengths(Values((counts - lower)[ranks]))[None]
+            assert looking.routes[int(looking.rule(1_010).decide(looked)[0])].name == route
 
 
 def test_order_statistics_are_the_same_from_arrays_groups_and_engines() -> None:

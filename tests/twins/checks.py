@@ -429,7 +429,7 @@ def _decided(release: Any) -> str | None:
     )
     assert made.looking is not None
     values = np.rint([[value / float(asked.step) for _, value in release.looked]])
-    return made.looking.routes[int(made.looking.decide(values, asked.items)[0])].name
+    return made.looking.routes[int(made.looking.rule(asked.items).decide(values)[0])].name
 
 
 def _order(answers: Any, twins: Twins) -> str:

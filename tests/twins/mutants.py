@@ -30,7 +30,6 @@ from dpgap.mechanisms.histogram import _Contenders
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import InGroups
 from dpgap.pipelines.arrays import MeasuredTopK
-from dpgap.pipelines.look_first import LookFirst
 from dpgap.pipelines.routes import HistogramRoute, HybridRoute
 from dpgap.releases import document, drawn, findings
 from seams import SpyArchive
@@ -132,17 +131,14 @@ def _dollar() -> AbstractContextManager[Any]:
 
 def _route_by_total() -> AbstractContextManager[Any]:
     """A route that hangs on how many counts are odd, and not on the look."""
-    right = LookFirst.look
-    odd: list[int] = []
+    right = MeasuredTopK.taken
 
-    def look(looking: LookFirst, candidates: Any) -> Any:
-        odd[:] = [int((candidates.private_answers % 2).sum())]
-        return right(looking, candidates)
+    def taken(pipeline: MeasuredTopK, candidates: Any) -> Any:
+        _, (looked, n, _) = right(pipeline, candidates)
+        odd = int((candidates.private_answers % 2).sum()) % 2
+        return pipeline.looking.routes[odd], (looked, n, odd)
 
-    def route(looking: LookFirst, looked: Any, n: int) -> Any:
-        return odd[0] % 2
-
-    return mock.patch.multiple(LookFirst, look=look, route=route)
+    return mock.patch.object(MeasuredTopK, "taken", taken)
 
 
 def _everything_kept() -> AbstractContextManager[Any]:

@@ -32,7 +32,7 @@ from dpgap.cli.commands import (
     with_options,
 )
 from dpgap.printable import printable
-from dpgap.question import COUNTING, Above, TopK, Whose, hints_of, read_wanted, stated_counting
+from dpgap.question import COUNTING, Above, OfAll, TopK, hints_of, read_wanted, stated_counting
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -333,7 +333,7 @@ def _options(wanted: Any) -> list[Parameter]:
 
 
 _COUNTED = [keyword_option(name, None if name in _MAIN else _ROWS) for name in COUNTING]
-_COUNT = [each for each in _COUNTED if each.name in {*Whose.__annotations__, "where"} - {"item"}]
+_COUNT = [each for each in _COUNTED if each.name in hints_of(OfAll)]
 _TOTAL = [each for each in _COUNTED if each.name in ("at_least", "step")]
 
 

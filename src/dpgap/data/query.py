@@ -277,7 +277,8 @@ def add_up(engine: Any, rows: Lazy, question: Question, size: int | None) -> Laz
             rows = _keep_few(engine, rows, cells, question, size)
     if question.sum is None:
         return rows.group_by(*cells).agg(nw.len().alias("units"))
-    clipped = rows.with_columns(nw.col("steps").clip(question.floor, question.cap))
+    ends = [int(end / question.step) for end in (question.at_least, question.at_most)]
+    clipped = rows.with_columns(nw.col("steps").clip(*ends))
     totals = clipped.group_by(*cells).agg(nw.col("steps").sum())
     units = nw.col("steps").clip(-MOST_OF_ALL, MOST_OF_ALL).cast(nw.Int64).alias("units")
     return totals.select(*cells, units)

@@ -238,8 +238,7 @@ def _errors(asked: Question, facts: PrivateCounts) -> _Errors:
         pipeline = pipeline_of(asked, facts)
         if isinstance(pipeline, HistogramRoute | HybridRoute):
             found = pipeline.expectation()
-            error = step * math.sqrt(found.variance)
-            return _Errors(error, error, step * found.half_width)
+            return _Errors(step * found.error, step * found.error, step * found.half_width)
     row = _plan(asked, facts).rows[0]
     close = None if row.close_error is None else step * row.close_error
     return _Errors(step * row.error, close, step * row.half_width, step * row.selection_noise)

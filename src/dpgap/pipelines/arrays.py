@@ -19,12 +19,13 @@ monotonic), and have intervals that hold after selection. What is above a thresh
 [2]
 """
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Annotated, Any, TypedDict, Unpack
+from typing import Annotated, Any, TypedDict, Unpack, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -56,7 +57,7 @@ from dpgap.mechanisms.mechanism import Selecting
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector, Stream
 from dpgap.mechanisms.top_k import Candidates, NoisyTopK, claims_of
 from dpgap.pipelines import best, paper
-from dpgap.pipelines.look_first import LookFirst, ranks_for
+from dpgap.pipelines.look_first import LookFirst
 from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.pipelines.routes import (
     Expectation,
@@ -122,18 +123,11 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
         )
     )
     """What is taken where nothing is looked at."""
+    selection: NoisyTopK | JointTopK = derived(lambda self: self.route.selection)
+    """What selects there; it says which answers are accepted."""
+    measurement: Laplace | Joint = derived(lambda self: self.route.measurement)
     looking: LookFirst | None = derived(lambda self: LookFirst.of(self) if self.looks else None)
     """What looks and then decides, if there are more answers than winners."""
-
-    @property
-    def selection(self) -> NoisyTopK | JointTopK:
-        """What selects where nothing is looked at; it says which answers are accepted."""
-        return self.route.selection
-
-    @property
-    def measurement(self) -> Laplace | Joint:
-        """What measures where nothing is looked at."""
-        return self.route.measurement
 
     @property
     def routes(self) -> tuple[RankedRoute | JointRoute | PaperRoute, ...]:
@@ -145,14 +139,15 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
         if self.looking is None:
             return self.route.expectation()
         ranked, joint = self.looking.routes[:2]
-        return joint.expectation()._replace(close_variance=ranked.measurement.variance(self.k))
+        close = math.sqrt(ranked.measurement.variance(self.k))
+        return joint.expectation()._replace(close_error=close)
 
     def taken(self, prepared: Candidates) -> tuple[Any, tuple[Any, ...]]:
         looking, n = self.looking, prepared.size
         if looking is None or self.k >= n:
             return self.route, ()
         looked = looking.look(prepared)
-        number = looking.route(looked, n)
+        number = int(looking.rule(n).decide(looking.measurement.lengths(looked)[None])[0])
         return looking.routes[number], (looked, n, number)
 
     def took(self, drawn: Measuring[Any]) -> tuple[Any, Joint | None, Looked]:
@@ -160,7 +155,7 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
         if looking is None or drawn.route is None:
             return self.route, None, ()
         values = looking.measurement.lengths(drawn.looked).tolist()
-        looked = tuple(zip(ranks_for(self.k, drawn.among or 0), values, strict=True))
+        looked = tuple(zip(looking.rule(drawn.among or 0).ranks, values, strict=True))
         return looking.routes[drawn.route], looking.measurement, looked
 
 
@@ -261,13 +256,13 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
         if isinstance(measurement, Laplace):
             clear = float(combined_variance(alone, gap)[0])
             errors = paper.above_errors(selection, measurement, np.ones(count, int))
-            return Expectation(clear, None, errors[0].half_width(0.95), dearest)
+            return Expectation.of(clear, None, errors[0].half_width(0.95), dearest)
         shared = selection.in_steps().threshold_law.floor_variance * Grid(selection.grid).width ** 2
         correlation = measurement.law(count).correlation
         own, noise = alone * (1 - correlation), gap - shared
         common, noise_mean = alone * correlation + own / count, shared + noise / count
         clear = _of_best_mean(common, noise_mean) + (count - 1) / count * _of_best_mean(own, noise)
-        return Expectation(clear, alone, half, dearest)
+        return Expectation.of(clear, alone, half, dearest)
 
 
 def _of_best_mean(one: float, other: float) -> float:
@@ -279,27 +274,91 @@ def _of_best_mean(one: float, other: float) -> float:
 # From bare answers to a release: select, measure, estimate, in one call.
 
 
-class MeasuringOptions(TypedDict, total=False):
-    """What both calls can be asked with."""
+class Facts(TypedDict, total=False):
+    """What is claimed of answers, and how ε is shared.
+
+    monotonic
+        Whether one person can only move all answers the same way, as adding a person to counts
+        can only raise them. It halves the noise; to say so where it is not true voids the promise.
+    sensitivity
+        The most that one person can move any one answer.
+    split
+        The share of ε for selecting, unless the method shall choose it.
+    grid
+        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
+        without it they must be whole.
+    """
 
     monotonic: Annotated[bool, Keyword(default=False)]
     sensitivity: Annotated[Rational, Keyword(default=1)]
-    method: Annotated[str, Keyword(default="best")]
     split: Annotated[Rational | None, Keyword()]
     grid: Annotated[Rational | None, Keyword()]
 
 
+class Paying(TypedDict, total=False):
+    """Who pays.
+
+    account
+        What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
+    """
+
+    account: Annotated[Account | None, Keyword()]
+
+
+class MeasuringOptions(Facts, Paying, total=False):
+    """What both calls can be asked with.
+
+    labels
+        Public names of the answers, in the same order. A Series brings its own.
+    """
+
+    method: Annotated[str, Keyword(default="best")]
+    labels: Annotated[Sequence[Any] | None, Keyword()]
+
+
+class TopKOptions(MeasuringOptions, total=False):
+    """What the k largest can be asked with.
+
+    method
+        "best", the default: looks at a few order statistics first, then finds the winners as a set
+        or ranks them, whichever will be better. "joint": as a set; "ranked": ranked, with gaps.
+        All of these measure the winners together, with intervals that hold after selection. Or
+        "paper": Laplace noise, gaps, and the estimators of the paper.
+    split
+        The share of ε for selecting. Unless said it is the method's own: a quarter for a set, half
+        for a ranking, and the best method decides it after its look. If said, that holds on every
+        route. The rest measures, but for what a look takes (at most 0.08).
+    """
+
+
+class AboveOptions(MeasuringOptions, total=False):
+    """What answers above a threshold can be asked with.
+
+    adaptive
+        Whether to charge less for answers far above the threshold, and so find more of them.
+    branches
+        How many branches an adaptive run has. A *branch* is one way to be above, with its own
+        noise and its own price. Cheap branches have much noise, so only answers far above clear
+        them. For adaptive runs only: 3 for the best method, 2 for the paper's, unless said.
+    method
+        "best", the default: exponential noise, all winners measured together, intervals that hold
+        after selection. Or "paper": Laplace noise and the estimators of the paper.
+    split
+        The share of ε for selecting, half unless said; the rest measures.
+    """
+
+    adaptive: Annotated[bool, Keyword(default=False)]
+    branches: Annotated[int | None, Keyword()]
+
+
 @public
 @errors_without_answers
-@takes(MeasuringOptions)
+@takes(TopKOptions, Facts, Paying, MeasuringOptions, TopKOptions)
 def measured_top_k(
     answers: ArrayLike | PrivateCounts | GroupedAnswers,
     k: int,
     epsilon: Rational,
-    *,
-    labels: Sequence[Any] | None = None,
-    account: Account | None = None,
-    **options: Unpack[MeasuringOptions],
+    **options: Unpack[TopKOptions],
 ) -> Measured:
     """The k largest answers with estimates and error bars, for ε in all.
 
@@ -311,52 +370,26 @@ def measured_top_k(
         How many answers to find.
     epsilon
         The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
-    monotonic
-        Whether one person can only move all answers the same way, as adding a person to counts
-        can only raise them. It halves the noise; to say so where it is not true voids the promise.
-    sensitivity
-        The most that one person can move any one answer.
-    method
-        "best", the default: looks at a few order statistics first, then finds the winners as a set
-        or ranks them, whichever will be better. "joint": as a set; "ranked": ranked, with gaps.
-        All of these measure the winners together, with intervals that hold after selection. Or
-        "paper": Laplace noise, gaps, and the estimators of the paper.
-    split
-        The share of ε for selecting. Unless said it is the method's own: a quarter for a set, half
-        for a ranking, and the best method decides it after its look. If said, that holds on every
-        route. The rest measures, but for what a look takes (at most 0.08).
-    grid
-        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
-        without it they must be whole.
-    labels
-        Public names of the answers, in the same order. A Series brings its own.
-    account
-        What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
+    {options}
 
     >>> import dpgap
     >>> best = dpgap.measured_top_k([10, 50, 90, 20], k=2, epsilon=1000, monotonic=True)
     >>> best.indices.tolist(), best.estimates.round().tolist()
     ([2, 1], [90.0, 50.0])
     """
-    require_options("measured_top_k", options, MeasuringOptions)
-    pipeline: MeasuredTopK = _make(MeasuredTopK, k, epsilon, **options)
-    return pipeline.release(answers, labels=labels, account=account)
+    require_options("measured_top_k", options, TopKOptions)
+    return _release(_top_k, (k, epsilon), answers, **options)
 
 
 @public
 @errors_without_answers
-@takes(MeasuringOptions)
+@takes(AboveOptions, Facts, Paying, MeasuringOptions, AboveOptions)
 def measured_above(
     answers: ArrayLike | PrivateCounts,
     threshold: Rational,
     k: int,
     epsilon: Rational,
-    *,
-    adaptive: bool = False,
-    branches: int | None = None,
-    labels: Sequence[Any] | None = None,
-    account: Account | None = None,
-    **options: Unpack[MeasuringOptions],
+    **options: Unpack[AboveOptions],
 ) -> Measured:
     """The answers above a threshold with estimates and error bars, for ε in all.
 
@@ -370,48 +403,31 @@ def measured_above(
         How many times "above" can be paid for.
     epsilon
         The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
-    adaptive
-        Whether to charge less for answers far above the threshold, and so find more of them.
-    branches
-        How many branches an adaptive run has. A *branch* is one way to be above, with its own
-        noise and its own price. Cheap branches have much noise, so only answers far above clear
-        them. For adaptive runs only: 3 for the best method, 2 for the paper's, unless said.
-    monotonic
-        Whether one person can only move all answers the same way, as adding a person to counts
-        can only raise them. It halves the noise; to say so where it is not true voids the promise.
-    sensitivity
-        The most that one person can move any one answer.
-    method
-        "best", the default: exponential noise, all winners measured together, intervals that hold
-        after selection. Or "paper": Laplace noise and the estimators of the paper.
-    split
-        The share of ε for selecting, half unless said; the rest measures.
-    grid
-        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
-        without it they must be whole.
-    labels
-        Public names of the answers, in the same order. A Series brings its own.
-    account
-        What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
+    {options}
 
     >>> import dpgap
     >>> found = dpgap.measured_above([3, 250, 7, 180], 100, k=2, epsilon=1000, monotonic=True)
     >>> found.indices.tolist(), found.interval(0.95).shape
     ([1, 3], (2, 2))
     """
-    require_options("measured_above", options, MeasuringOptions)
-    own = {"adaptive": adaptive, "branches": branches, **options}
-    pipeline: MeasuredAbove = _make(MeasuredAbove, threshold, k, epsilon, **own)
-    return pipeline.release(answers, labels=labels, account=account)
+    require_options("measured_above", options, AboveOptions)
+    return _release(_above, (threshold, k, epsilon), answers, **options)
 
 
-@lru_cache(maxsize=64, typed=True)
-def _remember(kind: Any, *given: Any, **named: Any) -> Any:
-    return kind(*given, **named)
+_top_k, _above = map(lru_cache(maxsize=64, typed=True), (MeasuredTopK, MeasuredAbove))
+"""Pipelines of these parameters, which are public; the last ones made are remembered."""
 
 
-def _make(kind: Any, *given: Any, **named: Any) -> Any:
-    """A pipeline with these parameters, which are public; the last ones made are remembered."""
+def _release(
+    pipeline_of: Any,
+    given: tuple[Any, ...],
+    answers: Any,
+    labels: Sequence[Any] | None = None,
+    account: Account | None = None,
+    **named: Any,
+) -> Measured:
+    pipeline = None
     with suppress(TypeError):  # it cannot be remembered, or it cannot be made: then this says why
-        return _remember(kind, *given, **named)
-    return kind(*given, **named)
+        pipeline = pipeline_of(*given, **named)
+    pipeline = pipeline or pipeline_of.__wrapped__(*given, **named)
+    return cast(Measured, pipeline.release(answers, labels=labels, account=account))

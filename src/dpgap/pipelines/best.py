@@ -32,9 +32,8 @@ def estimates_after_top_k(
         return Estimates(measurements, np.full_like(measurements, measurement.variance(1)))
     scales, (own, shared) = _scales_of_leads(selection), _parts(measurement, k)
     if leads.shape[1] < k:  # with no loser nobody was selected, and least squares is right
-        selecting = (
-            selection.in_steps().law.floor_variance + 1 / 12
-        ) * grid**2  # leads are floored
+        # Leads are floored.
+        selecting = (selection.in_steps().law.floor_variance + 1 / 12) * grid**2
         ratio = selecting / own**2
         gaps = leads.copy()
         gaps[:, :-1] -= leads[:, 1:]

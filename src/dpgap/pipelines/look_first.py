@@ -65,10 +65,8 @@ class Forecast:
         low = np.append(k + 1, high[:-1] + 1)
         # How many sets leave out a rank first and have their lowest in a cell, as logarithms.
         kept = (top - 1)[:, None]
-        upto, before = (
-            _log_choose(high - kept - 1, k - kept),
-            _log_choose(low - kept - 2, k - kept),
-        )
+        upto = _log_choose(high - kept - 1, k - kept)
+        before = _log_choose(low - kept - 2, k - kept)
         inside = upto + np.log1p(-np.exp(np.minimum(before - upto, -1e-12)))
         log_sizes = inside + np.log(top_sizes)[:, None]
         # Which share of a set's members is right: those kept, and of those in between a part.
@@ -122,9 +120,8 @@ class Forecast:
         own = np.exp(np.minimum(2 * halves[:, :, 0] * lead, _LARGEST))
         left_out = np.exp((kept[:, -1:] - kept) * halves)
         brought_in = np.exp((taken - taken[:, :1]) * halves)
-        both = (left_out @ self._sizes).reshape(
-            *own.shape, 2, -1
-        )  # of all members, of the right ones
+        # Of all members, and of the right ones.
+        both = (left_out @ self._sizes).reshape(*own.shape, 2, -1)
         others = (both @ brought_in[..., None])[..., 0]
         found: Floats = (own + others[..., 1]) / (own + others[..., 0])
         return found
@@ -267,7 +264,6 @@ def terms_for(k: int) -> Terms:
     return _TERMS[20 if k >= 20 else 10 if k >= 10 else 2]
 
 
-@lru_cache(maxsize=64)
 def ranks_for(k: int, n: int) -> tuple[int, ...]:
     """The ranks to look at, from 1, of n answers."""
     parts = terms_for(k).parts_of_k
@@ -394,16 +390,8 @@ class LookFirst:
 
     def look(self, candidates: Candidates) -> Values:
         """Measure the answers at a few ranks; the caller has paid."""
-        ranks = ranks_for(self.routes[0].selection.k, candidates.size)
+        ranks = self.rule(candidates.size).ranks
         return self.measurement.draw_paid(candidates.at_ranks(ranks))
-
-    def route(self, looked: Values, n: int) -> int:
-        """The number of the route to take among n answers: a function of the look alone."""
-        return int(self.rule(n).decide(self.measurement.lengths(looked)[None])[0])
-
-    def decide(self, looks: Floats, n: int) -> Integers:
-        """For every row of looks, which of the routes."""
-        return self.rule(n).decide(looks)
 
     @lru_cache(maxsize=64)  # noqa: B019 - parameters, and how many answers there are, are public
     def rule(self, n: int) -> Rule:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -25,10 +25,10 @@ from dpgap.exact.grid import MAX_STEPS
 from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational, readable
 from dpgap.exact.reals import Floats
 from dpgap.mechanisms.histogram import NoisyHistogram
-from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
+from dpgap.pipelines.arrays import Facts, MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.look_first import CAUTION, forecast
 from dpgap.pipelines.routes import Expectation, HistogramRoute, JointRoute, PaperRoute, RankedRoute
-from dpgap.question import ABOVE_METHODS, HISTOGRAM, METHODS, one_of
+from dpgap.question import ABOVE_METHODS, HISTOGRAM, METHODS, one_of, require_options, takes
 from dpgap.releases.release import Table
 
 # --------------------------------------------------------------------------------------------------
@@ -42,6 +42,7 @@ Sizes = Sequence[float] | Mapping[int, float]
 """The largest answers in order, or answers by rank, from 1."""
 
 _SAFE = 0.99
+_LEAST_EPSILON, _MOST_EPSILON = Fraction(1, 10**9), 1e9
 _DIGITS = 3
 
 
@@ -86,18 +87,21 @@ def outlook_for(pipeline: MeasuredTopK, counts: Sizes, items: int | None) -> Out
 
     def right(is_set: bool, epsilon: float) -> float:
         """The share of right winners, chosen as a set or ranked with this ε."""
-        rates = np.array([CAUTION * epsilon])
-        as_set, ranked = seen.precisions(looks, rates, epsilon / pipeline.k)
+        as_set, ranked = seen.precisions(looks, np.array([epsilon]), epsilon / pipeline.k)
         return float(as_set[0, 0] if is_set else ranked[0])
 
     route: RankedRoute | JointRoute | PaperRoute = pipeline.route
     if pipeline.looking is not None:
-        looked = seen.counts_at(sizes[None], pipeline.looking.rule(n).ranks)
-        route = pipeline.looking.routes[int(pipeline.looking.decide(looked, n)[0])]
+        rule = pipeline.looking.rule(n)
+        looked = seen.counts_at(sizes[None], rule.ranks)
+        route = pipeline.looking.routes[int(rule.decide(looked)[0])]
     share = route.selection.epsilon / pipeline.epsilon
     precision = right(route.name == "joint", float(route.selection.epsilon))
     ranked = right(False, float(pipeline.epsilon) / 2)
-    return Outlook(route.name, share, precision, ranked, _safe(partial(right, True)), route)
+    safe = None
+    if right(True, CAUTION * _MOST_EPSILON / 4) >= _SAFE:
+        safe = _least(lambda epsilon: right(True, CAUTION * float(epsilon / 4)) >= _SAFE)
+    return Outlook(route.name, share, precision, ranked, safe, route)
 
 
 def _by_rank(counts: Sizes, n: int) -> tuple[tuple[int, ...], Floats]:
@@ -116,15 +120,17 @@ def _by_rank(counts: Sizes, n: int) -> tuple[tuple[int, ...], Floats]:
     return tuple(rank for rank, _ in pairs), sizes
 
 
-def _safe(as_set: Callable[[float], float]) -> Fraction | None:
-    """The least ε, to three digits and rounded up, of which a quarter finds the right set."""
-    low, high = 1e-9, 1e9
-    if as_set(high / 4) < _SAFE:
-        return None
-    while high / low > 1 + 1e-4:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if as_set(middle / 4) >= _SAFE else (middle, high)
-    return _round_up(Fraction(high))
+def _least(is_enough: Callable[[Fraction], bool]) -> Fraction:
+    """The least ε that is enough, to three digits and rounded up."""
+    low, high = Fraction(1), Fraction(1)
+    while not is_enough(high):
+        low, high = high, 2 * high
+    while low > _LEAST_EPSILON and is_enough(low):
+        low /= 2
+    while _round_up(low) < high and high - low > high / 10**_DIGITS / 2:
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return _round_up(high)
 
 
 def _round_up(epsilon: Fraction) -> Fraction:
@@ -141,20 +147,22 @@ BASELINE = "baseline"
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What one method will do with this ε."""
+    """What one method will do with this ε.
+
+    `error` is the root of the mean squared error of each estimate where winners are clear, and
+    `close_error` where they are hard to tell from losers: None where it may be anything. The
+    `half_width` is that of a 95 % interval of clear winners. Answers are compared with noise of the
+    standard deviation `selection_noise`. `precision` is the share of winners that will be right,
+    where sizes were stated.
+    """
 
     method: str
     epsilon: Fraction
     error: float
-    """The root of the mean squared error of each estimate, winners being clear."""
     close_error: float | None
-    """The same where winners are hard to tell from losers; None where it may be anything."""
     half_width: float
-    """Half the width of a 95 % interval, winners being clear."""
     selection_noise: float
-    """The standard deviation of the noise that answers are ranked or compared with."""
     precision: float | None = None
-    """The share of winners that will be right, where sizes were stated."""
 
 
 @public
@@ -190,10 +198,7 @@ class Plan(Table):
 
     def __getitem__(self, method: str) -> Expected:
         """The row of a method."""
-        for row in self.rows:
-            if row.method == method:
-                return row
-        raise KeyError(method)
+        return {row.method: row for row in self.rows}[method]
 
     @property
     def epsilon(self) -> Fraction:
@@ -248,22 +253,20 @@ class Plan(Table):
 
 
 @public
+@takes(Facts, Facts)
 def plan(
     *,
     k: int,
     epsilon: Rational | None = None,
     error: float | None = None,
     method: str | None = None,
-    monotonic: bool = False,
-    sensitivity: Rational = 1,
-    split: Rational | None = None,
     select: str = "top-k",
     adaptive: bool = False,
-    grid: Rational | None = None,
     counts: "Sizes | None" = None,
     items: int | None = None,
     max_items: int | None = None,
     items_per_unit: float | None = None,
+    **facts: Unpack[Facts],
 ) -> Plan:
     """The error to expect for this `epsilon`, or the ε that a wanted `error` takes.
 
@@ -281,8 +284,6 @@ def plan(
     method
         A method of `dpgap.measured_top_k` or `dpgap.measured_above`, or "baseline" (Laplace
         measurement with half of ε, gaps ignored); all of them unless said.
-    monotonic, sensitivity, split, grid
-        As for `dpgap.measured_top_k`.
     select
         The question: "top-k" or "above".
     adaptive
@@ -299,6 +300,7 @@ def plan(
     items_per_unit
         With `max_items`: how many items a unit has on average, from public knowledge. It tells how
         much of the counts is left.
+    {options}
 
     >>> print(plan(k=10, epsilon=0.7, monotonic=True))  # doctest: +ELLIPSIS
       method    ε  error  close race  95% ±  selection noise
@@ -312,9 +314,9 @@ def plan(
     >>> float(plan(k=10, error=10, method="best", monotonic=True).epsilon)
     0.638
     """
-    if select not in ("top-k", "above"):
-        raise ValueError(f"select must be 'top-k' or 'above', not {select!r}")
-    top = select == "top-k"
+    require_options("plan", facts, Facts)
+    claimed, split = dict[str, Any](facts), facts.get("split")
+    top = one_of("select", select, ("top-k", "above")) == "top-k"
     reach = None if max_items is None else positive_integer("max_items", max_items)
     if items_per_unit is not None and (reach is None or not items_per_unit >= 1):
         raise ValueError("items_per_unit must be at least 1, and goes with max_items")
@@ -324,24 +326,19 @@ def plan(
     if (epsilon is None) == (error is None):
         raise ValueError("give either epsilon or error: one of them, and not both")
     count = positive_integer("k", k)
-    facts: dict[str, Any] = {
-        "monotonic": monotonic,
-        "sensitivity": sensitivity,
-        "split": split,
-        "grid": grid,
-    }
     if boolean("adaptive", adaptive) and top:
         raise ValueError("adaptive must be False unless select='above'")
     if (counts is None) != (items is None) or (counts is not None and not top):
         raise ValueError("counts and items must be given together, for select='top-k' only")
 
     def expected(name: str, whole: Fraction) -> Expected:
-        precision = None
+        precision, own = None, claimed
         if name == HISTOGRAM:
-            histogram = NoisyHistogram(whole, reach=reach or 1, sensitivity=sensitivity, grid=grid)
+            own = {given: own[given] for given in ("sensitivity", "grid") if given in own}
+            histogram = NoisyHistogram(whole, reach=reach or 1, **own)
             found = HistogramRoute(histogram, count).expectation()
         else:
-            own = {"method": "paper" if name == BASELINE else name, **facts}
+            own = {"method": "paper" if name == BASELINE else name, **claimed}
             made: MeasuredTopK | MeasuredAbove = (
                 MeasuredTopK(count, whole, **own)
                 if top
@@ -349,48 +346,28 @@ def plan(
             )
             found = made.expectation()
             if name == BASELINE:  # gaps are ignored
-                alone = made.measurement.variance(count)
+                alone = math.sqrt(made.measurement.variance(count))
                 half = made.measurement.half_width(count, 0.95)
-                found = Expectation(alone, alone, half, found.selection_variance)
+                found = Expectation(alone, alone, half, found.selection_noise)
             elif counts is not None and name != "paper" and isinstance(made, MeasuredTopK):
                 stated = outlook_for(made, counts, items)
                 found, precision = stated.taken.expectation(), stated.precision
-        row = Expected(
-            name,
-            whole,
-            math.sqrt(found.variance),
-            None if found.close_variance is None else math.sqrt(found.close_variance),
-            found.half_width,
-            math.sqrt(found.selection_variance),
-            precision,
-        )
+        row = Expected(name, whole, *found, precision)
         if name == "best" and reach is not None and split is None:
             row = min(expected(HISTOGRAM, whole), row, key=lambda each: each.error)
         return replace(row, method=name)
 
-    rows = tuple(
-        expected(name, positive_rational("epsilon", epsilon))
-        if error is None
-        else _cheapest(partial(expected, name), error)
-        for name in methods
-    )
+    rows = []
+    for name in methods:
+        if error is None:
+            whole = positive_rational("epsilon", epsilon)
+        else:
+            wanted, of = float(positive_rational("error", error)), partial(expected, name)
+            whole = _least(lambda given: of(given).error <= wanted)  # noqa: B023
+        rows.append(expected(name, whole))
     outlook = None
     if counts is not None:
         outlook = outlook_for(MeasuredTopK(count, rows[0].epsilon, **facts), counts, items)
     share = None if split is None else positive_rational("split", split)
-    same_way = boolean("monotonic", monotonic)
-    return Plan(rows, count, share, same_way, select, outlook, reach, items_per_unit)
-
-
-def _cheapest(expected: Callable[[Fraction], Expected], error: float) -> Expected:
-    """The least ε, to three digits and rounded up, whose error is at most the wanted one."""
-    wanted = float(positive_rational("error", error))
-    low, high = Fraction(1), Fraction(1)
-    while expected(high).error > wanted:
-        low, high = high, 2 * high
-    while expected(low).error <= wanted:
-        low /= 2
-    while _round_up(low) < high and high - low > high / 10**_DIGITS / 2:
-        middle = (low + high) / 2
-        low, high = (middle, high) if expected(middle).error > wanted else (low, middle)
-    return expected(_round_up(high))
+    same_way = boolean("monotonic", facts.get("monotonic", False))
+    return Plan(tuple(rows), count, share, same_way, select, outlook, reach, items_per_unit)

@@ -11,6 +11,7 @@ only. Where a unit has a bounded reach there are others, further down:
 - `PaperRoute`: the same with Laplace noise throughout and the paper's estimates.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -134,14 +135,20 @@ def build(
 class Expectation(NamedTuple):
     """What estimates will be off by, and what the selection tells apart; whatever the data."""
 
-    variance: float
-    """Of each estimate, winners being clear."""
-    close_variance: float | None
+    error: float
+    """The root of the mean squared error of each estimate, winners being clear."""
+    close_error: float | None
     """The same where winners are hard to tell from losers; None where it may be anything."""
     half_width: float
-    """Half the width of a 95 % interval."""
-    selection_variance: float
-    """Of the noise on what is compared: answers, or for a set the margin between in and out."""
+    """Half the width of a 95 % interval, winners being clear."""
+    selection_noise: float
+    """The deviation of the noise on what is compared: answers, or the margin between two sets."""
+
+    @classmethod
+    def of(cls, clear: float, close: float | None, half_width: float, noise: float) -> Self:
+        """The same from variances."""
+        near = None if close is None else math.sqrt(close)
+        return cls(math.sqrt(clear), near, half_width, math.sqrt(noise))
 
 
 class TwoSteps:
@@ -259,7 +266,7 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
         """Which errors to expect: the measurement's, in any race."""
         variance = self.measurement.variance(self.k)
         margin = 4 * self.selection.law.variance  # noise is on half of the margin
-        return Expectation(variance, variance, self.measurement.half_width(self.k, 0.95), margin)
+        return Expectation.of(variance, variance, self.measurement.half_width(self.k, 0.95), margin)
 
 
 class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
@@ -283,7 +290,7 @@ class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
         own = alone * (1 - self.measurement.law(k).correlation)
         helped = own * own / (own + noise) if own else 0.0  # a huge ε leaves no noise at all
         clear = alone - (k - 1) / k * helped
-        return Expectation(clear, alone, self.measurement.half_width(k, 0.95), noise)
+        return Expectation.of(clear, alone, self.measurement.half_width(k, 0.95), noise)
 
 
 class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
@@ -305,7 +312,7 @@ class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
         ratio = paper.variance_ratio(self.selection, self.measurement)
         clear = blue_variance(self.k, self.measurement.variance(self.k), ratio)
         half = paper.top_k_error(self.selection, self.measurement).half_width(0.95)
-        return Expectation(clear, None, half, _selection_variance(self.selection))
+        return Expectation.of(clear, None, half, _selection_variance(self.selection))
 
 
 def _selection_variance(selection: NoisyTopK) -> float:
@@ -364,7 +371,7 @@ class HistogramRoute:
     def expectation(self) -> Expectation:
         """Which errors to expect: those of the noise, in any race."""
         error = self.histogram.error()
-        return Expectation(error.variance, None, error.half_width(0.95), error.variance)
+        return Expectation.of(error.variance, None, error.half_width(0.95), error.variance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +396,7 @@ class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
         """Which errors to expect, if as many are found as are looked for."""
         variance = self.measurement.variance(self.k)
         half = self.measurement.half_width(self.k, 0.95)
-        return Expectation(variance, variance, half, self.selection.law.variance)
+        return Expectation.of(variance, variance, half, self.selection.law.variance)
 
 
 def histogram_route(asked: Question, answers: PrivateCounts) -> HistogramRoute:

@@ -9,20 +9,24 @@
 (('fig',), Fraction(3, 2), Fraction(1, 2))
 """
 
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Self, TypeVar, Unpack, cast, overload
+from typing import Any, Self, Unpack, cast, overload
 
 from dpgap._package import public
 from dpgap.budget.account import Account, InMemoryBudget, granted
 from dpgap.data.counts import Table, counts
 from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.parameters import Rational, readable
-from dpgap.pipelines.tables import Answer, Counted, answer, count, total
+from dpgap.pipelines.tables import Answer, Counted, answer
 from dpgap.question import (
     Above,
+    Amounts,
     Bounds,
+    Filtered,
     Neighbours,
+    Paid,
     TopK,
     read_wanted,
     require_options,
@@ -33,7 +37,6 @@ from dpgap.releases import page
 from dpgap.releases.release import Place, ReleasesByGroup, TableRelease, Total, UnitCount
 
 Answered = Answer | Total
-R = TypeVar("R", bound=Answered)
 
 
 class ItemTopK(Bounds, TopK, total=False):
@@ -42,6 +45,14 @@ class ItemTopK(Bounds, TopK, total=False):
 
 class ItemAbove(Bounds, Above, total=False):
     """What those above a threshold can be asked with, in a session."""
+
+
+class UnitsAsked(Filtered, Paid, total=False):
+    """What the number of units can be asked with, in a session."""
+
+
+class TotalAsked(Amounts, Filtered, Paid, total=False):
+    """What a total can be asked with, in a session."""
 
 
 @public
@@ -139,8 +150,7 @@ class Session:
             The column of the groups: the answer is a mapping from group to release.
         {options}
         """
-        require_options("top_k", asked, ItemTopK)
-        return self._ask("top-k", {"item": item, "by": by, **asked})
+        return cast(Answer, self._ask("top-k", ItemTopK, asked, item=item, by=by))
 
     @overload
     def above(self, item: str, *, by: None = None, **asked: Unpack[ItemAbove]) -> TableRelease: ...
@@ -161,65 +171,54 @@ class Session:
             The column of the groups: the answer is a mapping from group to release.
         {options}
         """
-        require_options("above", asked, ItemAbove)
-        return self._ask("above", {"item": item, "by": by, **asked})
+        return cast(Answer, self._ask("above", ItemAbove, asked, item=item, by=by))
 
     @errors_without_answers
-    def count(self, *, epsilon: Rational, where: str | None = None) -> UnitCount:
+    @takes(UnitsAsked)
+    def count(self, **asked: Unpack[UnitsAsked]) -> UnitCount:
         """How many distinct units there are: see `dpgap.count`.
 
         Parameters
         ----------
-        epsilon
-            What it may cost.
-        where
-            Which rows count, as for `dpgap.top_k`.
+        {options}
         """
-        self._require_own_process()
-        return self._keep(
-            count(self._table, epsilon=epsilon, where=where, account=self._account, **self._facts)
-        )
+        return cast(UnitCount, self._ask("count", UnitsAsked, asked))
 
     @errors_without_answers
-    def total(
-        self,
-        sum: str,
-        *,
-        at_most: Rational,
-        at_least: Rational = 0,
-        step: Rational = "0.01",
-        epsilon: Rational,
-        where: str | None = None,
-    ) -> Total:
+    @takes(TotalAsked)
+    def total(self, sum: str, *, at_most: Rational, **asked: Unpack[TotalAsked]) -> Total:
         """What a column adds up to: see `dpgap.total`.
 
         Parameters
         ----------
         sum
             The column whose amounts are added up.
-        at_most, at_least, step
-            The most and the least that a unit adds, and what each row's amount is rounded to.
-        epsilon
-            What it may cost.
-        where
-            Which rows count, as for `dpgap.top_k`.
+        at_most
+            The most that a unit adds to the total. It says how much noise there is.
+        {options}
         """
-        self._require_own_process()
-        bounds: dict[str, Any] = {"at_most": at_most, "at_least": at_least, "step": step}
-        asked = {"sum": sum, **bounds, "epsilon": epsilon, "where": where, **self._facts}
-        return self._keep(total(self._table, account=self._account, **asked))
+        return cast(Total, self._ask("total", TotalAsked, asked, sum=sum, at_most=at_most))
 
-    def _ask(self, kind: str, stated: dict[str, Any]) -> Answer:
-        """Ask counts of an item, which are made when they are first asked for.
+    def _ask(self, kind: str, options: Any, asked: Mapping[str, Any], **named: Any) -> Answered:
+        """Ask the table, or counts of an item, which are made when they are first asked for.
 
-        Keywords may be lists or frames: `_is_same` compares them.
+        A forked child is refused before it counts; an account looks after itself.
         """
-        self._require_own_process()
-        wanted = read_wanted(kind, stated)
-        counting = stated_counting({"max_items": self._max_items, **stated, **self._facts})
-        fresh = stated.get("fresh", False)
-        found = answer(wanted, self._count(counting), self._account, fresh)
-        return self._keep(cast(Answer, found))
+        if self._purse is not None:
+            self._purse.refuse_elsewhere("a session")
+        for name in self._facts.keys() & asked.keys():
+            raise TypeError(f"{name} must be left out: it was stated for the whole session")
+        require_options(kind, asked, options)
+        stated = {**named, **asked, **self._facts}
+        wanted, counting = read_wanted(kind, stated), stated_counting(stated)
+        table: Any = self._table
+        if not wanted.is_of_all:
+            if self._max_items is not None:
+                counting.setdefault("max_items", self._max_items)
+            table = self._count(counting)
+        release = answer(wanted, table, self._account, stated.get("fresh", False), counting)
+        self.releases += (release,)
+        return release
 
     def _count(self, counting: dict[str, Any]) -> Counted:
         for known, answers in self._counted:
@@ -232,15 +231,6 @@ class Session:
         now = {name: [*it] if isinstance(it, list) else it for name, it in counting.items()}
         self._counted.append((now, made))
         return made
-
-    def _require_own_process(self) -> None:
-        """Refuse a forked child before it counts; an account looks after itself."""
-        if self._purse is not None:
-            self._purse.refuse_elsewhere("a session")
-
-    def _keep(self, release: R) -> R:
-        self.releases += (release,)
-        return release
 
     def to_html(self, path: Place | None = None, *, title: str | None = None) -> str:
         """The text of one page of all releases; with a `path`, it is written there.

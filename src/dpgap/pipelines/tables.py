@@ -7,11 +7,12 @@
 (('fig',), (1, 2))
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Annotated, Any, TypeAlias, TypedDict, Unpack, cast, overload
+from typing import Any, TypeAlias, Unpack, cast, overload
 
 import numpy as np
 
@@ -23,15 +24,16 @@ from dpgap.data.private_counts import CountsByGroup, PrivateCounts, errors_witho
 from dpgap.exact.parameters import Rational, boolean
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.sparse_vector import Stream
-from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
+from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK, Paying
 from dpgap.pipelines.routes import HistogramRoute, HybridRoute, histogram_route, unknown_route
 from dpgap.printable import DocumentError
 from dpgap.question import (
     HISTOGRAM,
     Above,
+    Amounts,
     CountOptions,
-    Keyword,
     Neighbours,
+    OfAll,
     Question,
     TopK,
     read_wanted,
@@ -75,12 +77,8 @@ def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
         raise ValueError("method='histogram' needs max_items: how many a unit counts for")
     if asked.k is None:
         raise ValueError("k must be given, unless max_items says how many a unit counts for")
-    facts: dict[str, Any] = {
-        "monotonic": answers.monotonic,
-        "sensitivity": answers.sensitivity,
-        "method": asked.method,
-        "split": asked.split,
-    }
+    facts: dict[str, Any] = {"monotonic": answers.monotonic, "sensitivity": answers.sensitivity}
+    facts |= {"method": asked.method, "split": asked.split}
     own: MeasuredTopK | MeasuredAbove
     k, epsilon = asked.k, asked.epsilon_of_a_group
     if asked.threshold is None:
@@ -90,11 +88,10 @@ def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
         own = MeasuredAbove(line, k, epsilon, adaptive=asked.adaptive, **facts)
     if read_off is None or asked.method != "best" or asked.split is not None:
         return own
+    least = math.sqrt(own.measurement.variance(k))
     if isinstance(own, MeasuredTopK):
-        least = min(route.expectation().variance for route in own.routes)
-    else:
-        least = own.measurement.variance(k)
-    return read_off if read_off.expectation().variance <= least else own
+        least = min(route.expectation().error for route in own.routes)
+    return read_off if read_off.expectation().error <= least else own
 
 
 def answer(
@@ -253,22 +250,20 @@ def _named(label: Any) -> tuple[str, str]:
 # --------------------------------------------------------------------------------------------------
 
 
-class Paying(TypedDict, total=False):
-    """Who pays.
-
-    account
-        What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
-    """
-
-    account: Annotated[Account | None, Keyword()]
-
-
 class TableTopK(CountOptions, TopK, Paying, total=False):
     """What the largest of a table can be asked with."""
 
 
 class TableAbove(CountOptions, Above, Paying, total=False):
     """What those above a threshold can be asked with."""
+
+
+class TableCount(OfAll, Paying, total=False):
+    """What the number of all units can be asked with."""
+
+
+class TableTotal(Amounts, OfAll, Paying, total=False):
+    """What a total can be asked with, beside its column and its cap."""
 
 
 @overload
@@ -308,8 +303,7 @@ def top_k(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableTopK])
     >>> dpgap.top_k(sold, unit="row", item="what", k=1, epsilon=1, delta=1e-9).labels
     ('fig',)
     """
-    require_options("top_k", asked, TableTopK)
-    return cast(Answer, ask("top-k", table, {"by": by, **asked}))
+    return cast(Answer, ask("top-k", TableTopK, table, asked, by=by))
 
 
 @overload
@@ -345,34 +339,22 @@ def above(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableAbove]
     >>> dpgap.above(sold, threshold=450, k=1, epsilon=10, **options).labels
     ('fig',)
     """
-    require_options("above", asked, TableAbove)
-    return cast(Answer, ask("above", table, {"by": by, **asked}))
+    return cast(Answer, ask("above", TableAbove, table, asked, by=by))
 
 
 @public
 @errors_without_answers
-def count(
-    table: Table,
-    *,
-    unit: str | None = None,
-    epsilon: Rational,
-    where: str | None = None,
-    neighbours: str | None = None,
-    encoding: str | None = None,
-    decimal: str = ".",
-    account: Account | None = None,
-    fresh: bool = False,
-) -> UnitCount:
+@takes(TableCount, Paying)
+def count(table: Table, **asked: Unpack[TableCount]) -> UnitCount:
     """How many distinct units a table has, with an interval: "of how many?".
+
+    With a filter, a unit counts that has such a row.
 
     Parameters
     ----------
-    table, unit, neighbours, encoding, decimal, account, fresh
+    table
         As for `dpgap.top_k`.
-    epsilon
-        The privacy budget ε that it costs.
-    where
-        Which rows count, such as "country = 'CH'": then a unit counts that has such a row.
+    {options}
 
     >>> import pandas, dpgap
     >>> sold = pandas.DataFrame({"who": [1, 1, 2, 3] * 100, "what": ["fig", "pea"] * 200})
@@ -380,47 +362,24 @@ def count(
     >>> release.estimate, release.interval().tolist()
     (3.0, [3.0, 3.0])
     """
-    stated = {"epsilon": epsilon, "unit": unit, "where": where, "neighbours": neighbours}
-    stated |= {"encoding": encoding, "decimal": decimal}
-    return cast(UnitCount, ask("count", table, {**stated, "account": account, "fresh": fresh}))
+    return cast(UnitCount, ask("count", TableCount, table, asked))
 
 
 @public
 @errors_without_answers
-def total(
-    table: Table,
-    *,
-    unit: str | None = None,
-    sum: str,
-    at_most: Rational,
-    at_least: Rational = 0,
-    step: Rational = "0.01",
-    epsilon: Rational,
-    where: str | None = None,
-    neighbours: str | None = None,
-    encoding: str | None = None,
-    decimal: str = ".",
-    account: Account | None = None,
-    fresh: bool = False,
-) -> Total:
+@takes(TableTotal, Paying)
+def total(table: Table, *, sum: str, at_most: Rational, **asked: Unpack[TableTotal]) -> Total:
     """What a column adds up to, with an interval. What each unit adds is cut off at public ends.
 
     Parameters
     ----------
-    table, unit, neighbours, encoding, decimal, account, fresh
+    table
         As for `dpgap.top_k`.
     sum
         The column whose amounts are added up.
     at_most
         The most that a unit adds to the total. It says how much noise there is.
-    at_least
-        The least that a unit adds to the total, 0 or below.
-    step
-        What each row's amount is rounded to.
-    epsilon
-        The privacy budget ε that it costs.
-    where
-        Which rows count, such as "country = 'CH'".
+    {options}
 
     >>> import pandas, dpgap
     >>> sold = pandas.DataFrame({"who": [1, 1, 2, 3], "paid": [20, 40.5, 8, -3]})
@@ -428,14 +387,15 @@ def total(
     >>> release.estimate, release.interval().tolist()
     (58.0, [58.0, 58.0])
     """
-    stated = {"epsilon": epsilon, "unit": unit, "where": where, "neighbours": neighbours}
-    stated |= {"encoding": encoding, "decimal": decimal}
-    stated |= {"sum": sum, "at_most": at_most, "at_least": at_least, "step": step}
-    return cast(Total, ask("total", table, {**stated, "account": account, "fresh": fresh}))
+    return cast(Total, ask("total", TableTotal, table, asked, sum=sum, at_most=at_most))
 
 
-def ask(kind: str, table: AnyTable, stated: Mapping[str, Any]) -> Answer | Total:
+def ask(
+    kind: str, options: Any, table: AnyTable, asked: Mapping[str, Any], **named: Any
+) -> Answer | Total:
     """Read what is wanted, count the table unless that is done, pay and answer."""
+    require_options(kind, asked, options)
+    stated = {**named, **asked}
     wanted, counting = read_wanted(kind, stated), stated_counting(stated)
     if isinstance(table, Counted) and wanted.is_of_all:
         raise TypeError(

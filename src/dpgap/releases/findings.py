@@ -60,7 +60,7 @@ _CLAIM = re.compile(r"\b(sure|surely|truly|belongs?)\b")
 def cut_in_words(release: Release) -> tuple[str, ...]:
     """What is cut, and what of a file is not read; nothing where neither is."""
     question = question_of(release)
-    return () if question is None else attempted("cutting", lambda: (*_sentence(question),), ())
+    return () if question is None else attempted("cutting", partial(_cut, question), ())
 
 
 def of_what_is_left(release: Release, sentence: str) -> str:
@@ -71,16 +71,18 @@ def of_what_is_left(release: Release, sentence: str) -> str:
     return f"With this limit, {sentence[0].lower()}{sentence[1:]}"
 
 
-def _sentence(question: Question) -> Iterator[str]:
+def _cut(question: Question) -> tuple[str, ...]:
+    said = []
     if clauses := [*_clauses(question)]:
         off = "counts may be too low"
         if question.sum is not None:
             high = " or too high"
             high = high if question.at_least else f",{high} where amounts are negative"
             off = f"{'the total' if question.is_of_all else 'totals'} may be too low{high}"
-        yield f"Each {singular(question.unit)} {', and '.join(clauses)}, so {off}."
+        said.append(f"Each {singular(question.unit)} {', and '.join(clauses)}, so {off}.")
     if question.encoding is not None:
-        yield f"Fields that are not valid {question.encoding} are missing values."
+        said.append(f"Fields that are not valid {question.encoding} are missing values.")
+    return tuple(said)
 
 
 def _clauses(question: Question) -> Iterator[str]:
@@ -164,7 +166,7 @@ def _total_in_words(release: Total) -> str:
 
 def own_findings(release: Selected) -> tuple[str, ...]:
     """What is found of this release and of no other."""
-    kinds: tuple[Kind, ...] = attempted("findings", lambda: _kinds(release), ())
+    kinds: tuple[Kind, ...] = attempted("findings", partial(_kinds, release), ())
     return _said(release, kinds, partial(of_what_is_left, release))
 
 
@@ -191,7 +193,7 @@ def _said(release: Selected, kinds: Sequence[Kind], mark: Callable[[str], str]) 
 
 def is_mostly_noise(release: Release) -> bool:
     """Whether nothing is sure of who was selected and in which order, and values are lost too."""
-    return attempted("shade of noise", lambda: _is_noise(release), False)
+    return attempted("shade of noise", partial(_is_noise, release), False)
 
 
 def _is_noise(release: Release) -> bool:
@@ -221,18 +223,14 @@ def _doubts(release: Selected) -> Iterator[str]:
         yield from release.question.doubts()
 
 
-def _claims_something(release: Selected) -> bool:
-    """Whether anything is said to be sure."""
-    sure = None if release.nobody_lost else _sure(release)
-    ordered = isinstance(release, Measured) and len(release.groups()) > 1
-    return ordered or (sure is not None and bool(sure.any()))
-
-
 def _confidence(release: Selected) -> Iterator[str]:
-    if not _claims_something(release):
+    """How far claims can be trusted, if anything is said to be sure."""
+    sure, is_ordered = _sure(release), isinstance(release, Measured) and len(release.groups()) > 1
+    belongs = sure is not None and bool(sure.any()) and not release.nobody_lost
+    if not is_ordered and not belongs:
         return
     what, more = "order and size", ""
-    if _sure(release) is not None:
+    if sure is not None:
         more = f"; so are claims about {what}" if isinstance(release, Measured) else ""
         what = "who belongs"
     yield f"Claims about {what} are all correct with 95 % confidence{more}."

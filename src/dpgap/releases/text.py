@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
@@ -17,6 +18,7 @@ from dpgap.exact.parameters import readable
 from dpgap.printable import in_a_cell, printable, visible
 from dpgap.releases.findings import (
     cut_in_words,
+    findings,
     general_findings,
     is_mostly_noise,
     is_private,
@@ -48,7 +50,7 @@ _NO_END, _AT_MOST = "–", "≤ "
 
 def cells_of(release: Release) -> dict[str, list[str]]:
     """The rows as people read them, column by column; columns of no numbers are left out."""
-    shown: dict[str, list[str]] = attempted("rows", lambda: release.cells(","), {})
+    shown: dict[str, list[str]] = attempted("rows", partial(release.cells, ","), {})
     low, high = shown.get(HEADINGS["low"], []), HEADINGS["high"]
     for place in (place for place, cell in enumerate(low) if not cell):
         low[place], shown[high][place] = _NO_END, _AT_MOST + shown[high][place]
@@ -133,7 +135,7 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "", note: s
                 _print_answer(answer, own_findings(answer), console)
             _print_sentences(general_findings(release), console)
         else:
-            _print_answer(release, attempted("findings", lambda: release.findings, ()), console)
+            _print_answer(release, attempted("findings", partial(findings, release), ()), console)
         left = "unknown" if remaining is None else readable(remaining)
         line: list[str | tuple[str, str]] = [
             ("ε spent then " if release.made.again else "ε spent ", "dim"),

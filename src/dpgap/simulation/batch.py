@@ -447,13 +447,14 @@ def measured_batch(
     looking = pipeline.looking
     if looking is None or pipeline.k == ranked.size:
         return lambda part, rng: on_route(0, part, rng)
-    ranks = np.array(looking.rule(ranked.size).ranks)
+    rule = looking.rule(ranked.size)
+    ranks = np.array(rule.ranks)
     looked_at = ranked.answers[ranked.order[ranks - 1]]
 
     def batch(part: slice, rng: Rng) -> MeasuredRuns:
         truth = np.broadcast_to(looked_at, (part.stop - part.start, ranks.size))
         looks = measure(looking.measurement, truth, rng, finer=1)
-        routes = 1 + looking.decide(looks, ranked.size)
+        routes = 1 + rule.decide(looks)
         taken = [(route, np.flatnonzero(routes == route)) for route in np.unique(routes).tolist()]
         found = [(rows, on_route(route, slice(0, rows.size), rng)) for route, rows in taken]
         return _together(routes, pipeline.k, found)
