@@ -46,8 +46,7 @@ def test_every_kind_of_release_is_one_line_a_page_and_a_plot(name: str, tmp_path
     assert release.to_html(path) == str(path)
     assert path.read_text("utf-8") == text
     assert "<details>" in release._repr_html_()
-    columns = release.columns()
-    if columns.get("estimate") or columns.get("value"):
+    if any(len(column) for column in release.columns().values()):
         ax = _axes()
         assert release.plot(ax) is ax
         assert len(_names(ax)) > 0
@@ -135,12 +134,14 @@ def test_a_dot_outside_of_its_interval_leaves_the_interval_where_it_is() -> None
     assert np.array(ends) == pytest.approx(moved.interval()[moved.order])
 
 
-def test_a_plot_of_arrays_of_groups_and_of_counts_has_their_units() -> None:
-    measured = dpgap.measured_top_k([10, 2000, 5, 800], 2, 50)
-    assert _names(measured.plot(ax := _axes())) == ["answer 1", "answer 3"]
-    assert ax.get_xlabel() == "answer, 95 % interval"
-    values = dpgap.Laplace(50).release([10, 2000])
-    assert _names(values.plot(_axes())) == ["answer 0", "answer 1"]
+def test_a_plot_of_gaps_of_groups_and_of_counts_has_their_units() -> None:
+    gaps = dpgap.NoisyTopK(2, 1).release([5, 900, 300], labels=["a", "b", "c"])
+    assert _names(gaps.plot(ax := _axes())) == ["b", "c"]
+    assert ax.get_xlabel() == "lead over the next"
+    assert [bar.get_width() for bar in ax.patches] == gaps.gaps.tolist()
+    above = dpgap.SparseVector(100, 3, 50).release([10, 2000, 5, 800])
+    assert _names(above.plot(ax := _axes())) == ["answer 1", "answer 3"]
+    assert ax.get_xlabel() == "above the threshold by"
     plots = {name: _axes() for name in SESSION}
     for release, (name, ax) in zip(session().releases, plots.items(), strict=True):
         units = "total amount" if name == "sum" else "visitor count"

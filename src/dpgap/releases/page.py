@@ -9,7 +9,7 @@ import errno
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache, lru_cache, partial
 from itertools import chain
@@ -33,6 +33,7 @@ from dpgap.releases.plain import attempted, plain
 from dpgap.releases.release import (
     AGAIN,
     NAMES,
+    JointRelease,
     Measured,
     MechanismUsed,
     Place,
@@ -107,7 +108,7 @@ _NEAR_ZERO = 0.1
 """The scale begins at 0 if that takes no more than this share of it."""
 _NARROW = 270
 """How many pixels wide the drawing is at least: its axis has room on a phone."""
-_LETTER = 7.5
+_LETTER, _PALE = 7.5, "#7ba6e3"
 _LABEL = 20
 """How many letters of a name a plot shows; of a longer one the beginning and the end."""
 
@@ -183,33 +184,39 @@ def _picture(release: Measured) -> tuple[Scale | None, float | None, str, list[l
 
 
 def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
-    """The same with Matplotlib: estimates with their intervals; the largest is on top."""
-    columns, question = release.columns(), question_of(release)
-    values = columns.get("estimate", columns.get("value", ()))
-    if not values:
-        raise ValueError("there is nothing to draw: this release has no estimates")
+    """The same with Matplotlib: estimates with intervals, else gaps; the largest is on top."""
+    units, bars = _bars(release)
+    if not bars:
+        raise ValueError("there is nothing to draw: this release has no numbers")
     if ax is None:
         try:
             from matplotlib import pyplot
         except ModuleNotFoundError:
             how = how_to_get("paper")
             raise ModuleNotFoundError(f"plot() needs Matplotlib: {how}") from None
-        size = (7, 1.2 + 0.3 * len(values))
+        size = (7, 1.2 + 0.3 * len(bars))
         _, ax = pyplot.subplots(figsize=size, layout="constrained")  # a notebook shows it
-    units = "answer" if question is None else measured_in(question)
-    lows, highs = (columns[name] for name in columns if name.endswith(("low", "high")))
-    least = min([*values, *(low for low in lows if low is not None)])
-    low, high = np.array([(least if low is None else low) for low in lows]), np.array(highs)
-    half, places = (high - low) / 2, range(len(values))
-    bands: Any = {"ecolor": "#7ba6e3", "elinewidth": 5, "capsize": 5}  # ends show beside any dot
-    ax.errorbar(low + half, places, xerr=half, fmt="none", **bands)
-    ax.plot(values, places, "o", color="#1d5cb8", markersize=4)
-    line = getattr(release, "line", None) if question is None else question.threshold
-    if line is not None:
-        ax.axvline(float(line), color="#a8500a", linestyle="--", linewidth=1)
-    ax.set_yticks(places, _names(columns, units), parse_math=False)
-    ax.set_ylim(len(values) - 0.5, -0.5)
-    units += ", 95 % interval"
+    texts, values, ends = zip(*bars, strict=True)
+    places = range(len(bars))
+    names = [text if len(text) <= _LABEL else f"{text[:11]}…{text[-8:]}" for text in texts]
+    if len({*names}) < len({*texts}):  # no two items get one name
+        names = list(texts)
+    if ends[0] is None:
+        ax.barh(places, values, height=0.6, color=_PALE)
+    else:
+        least = min([*values, *(low for low, _ in ends if low is not None)])
+        low, high = np.array([(least if low is None else low, high) for low, high in ends]).T
+        half = (high - low) / 2
+        bands: Any = {"ecolor": _PALE, "elinewidth": 5, "capsize": 5}  # ends show beside any dot
+        ax.errorbar(low + half, places, xerr=half, fmt="none", **bands)
+        ax.plot(values, places, "o", color="#1d5cb8", markersize=4)
+        question = question_of(release)
+        line = getattr(release, "line", None) if question is None else question.threshold
+        if line is not None:
+            ax.axvline(float(line), color="#a8500a", linestyle="--", linewidth=1)
+    ax.set_yticks(places, names, parse_math=False)
+    ax.set_ylim(len(bars) - 0.5, -0.5)
+    units += "" if ends[0] is None else ", 95 % interval"
     ax.set_xlabel(units, loc="right", parse_math=False)  # so it has the width of names as well
     if not ax.get_title(loc="left"):
         title = title_of(release)
@@ -221,20 +228,33 @@ def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
     return ax
 
 
-def _names(columns: Mapping[str, Sequence[Any]], units: str) -> list[str]:
-    """What a plot calls the rows, in few letters where no two rows are called the same then."""
-    labels = columns.get("item", columns.get("label"))
-    if labels is not None:
-        names = [visible(plain(label)) for label in labels]
-    elif "estimate" in columns and "index" not in columns:  # a count or a total
+_GAPS = {"gap to next": "lead over the next", "gap": "above the threshold by"}
+
+
+def _bars(release: Release) -> tuple[str, list[Any]]:
+    """What a plot shows: the units, and of each row its name, its value and the ends, if any."""
+    question, columns = question_of(release), release.columns()
+    units = "answer" if question is None else measured_in(question)
+    if isinstance(release, JointRelease):
+        return "lead over every other set", [("the set", release.lead, None)]
+    value = next((name for name in ("estimate", "value", *_GAPS) if name in columns), None)
+    if value is None:
+        return "", []
+    values = columns[value]
+    names = [f"answer {at}" for at in columns.get("index", range(len(values)))]
+    if "item" in columns or "label" in columns:
+        names = [visible(plain(it)) for it in columns.get("item", columns.get("label", ()))]
+    elif question is not None:
         names = [units]
-    else:
-        names = [f"answer {at}" for at in columns.get("index") or range(len(columns["value"]))]
     if "group" in columns:
         pairs = zip(map(visible, columns["group"]), names, strict=True)
         names = [f"{group}: {name}" for group, name in pairs]
-    short = [name if len(name) <= _LABEL else f"{name[:11]}…{name[-8:]}" for name in names]
-    return short if len({*short}) == len({*names}) else names
+    ends: Iterable[Any] = [None] * len(values)
+    if value not in _GAPS:
+        low, high = (name for name in columns if name.endswith(("low", "high")))
+        ends = zip(columns[low], columns[high], strict=True)
+    bars = zip(names, values, ends, strict=True)
+    return _GAPS.get(value, units), [bar for bar in bars if bar[1] is not None]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -466,6 +486,7 @@ def environment(*packages: str) -> "Environment":
         "zip": zip,
     }
     made.tests |= {
+        "by_group": lambda release: isinstance(release, ReleasesByGroup),
         "measured": lambda release: isinstance(release, Measured),
         "mostly_noise": is_mostly_noise,
         "private": is_private,

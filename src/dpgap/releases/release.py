@@ -89,6 +89,14 @@ class Provenance(NamedTuple):
         """Of a release that is made at this moment."""
         return cls(f"{datetime.now(UTC).isoformat()[:19]}Z", __version__)
 
+    def paid_by(self, reference: Mapping[str, Any]) -> "Provenance":
+        """The same, with the ledger's entry: a mapping of "dataset", "entry" and "hash".
+
+        If it has the "time" of the charge, that is the release's: how long drawing took is private.
+        """
+        entry = LedgerReference(*map(reference.__getitem__, LedgerReference._fields))
+        return self._replace(time=reference.get("time", self.time), ledger=entry)
+
     def words(self, table: str | None = None) -> str:
         """One line for people, in which no name can do harm.
 
@@ -381,7 +389,7 @@ class Release(Table):
         return self._showing.page(self, title, path)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the estimates with their 95 % intervals, with Matplotlib.
+        """Draw the estimates with their 95 % intervals, or the gaps, with Matplotlib.
 
         The drawing goes to the Axes `ax`, and nothing else is touched. Without `ax` pyplot makes a
         figure, which a notebook shows, and which pyplot keeps until you close it.
@@ -393,13 +401,8 @@ class Release(Table):
         return self._with(self.made._replace(again=True))
 
     def paid_by(self, reference: Mapping[str, Any]) -> Self:
-        """The same release, with the ledger's entry: a mapping of "dataset", "entry" and "hash".
-
-        If it has the "time" of the charge, that is the release's: how long drawing took is private.
-        """
-        entry = LedgerReference(*map(reference.__getitem__, LedgerReference._fields))
-        time = reference.get("time", self.made.time)
-        return self._with(self.made._replace(time=time, ledger=entry))
+        """The same release, with the ledger's entry: "dataset", "entry" and "hash"."""
+        return self._with(self.made.paid_by(reference))
 
     def _with(self, made: Provenance) -> Self:
         return replace(self, made=made)
