@@ -20,11 +20,12 @@ import numpy as np
 from dpgap._package import public
 from dpgap.data.private_counts import PrivateCounts, require_facts
 from dpgap.exact.grid import Grid, Labels, read_grid
-from dpgap.exact.laws import MemorylessLaw, Noise, Scalar, Vector
+from dpgap.exact.laws import MemorylessLaw, Noise, Scalar, Vector, least_whole
 from dpgap.exact.parameters import (
     Exact,
     ExactOrNone,
     Rational,
+    altered,
     boolean,
     declared,
     derived,
@@ -90,12 +91,8 @@ def least_distance(scale: Fraction, reach: int, delta: Fraction) -> int:
     """How many steps a line must be above such items for the chance to be at most δ."""
     ratio = reach / (2 * delta)
     log = math.log(ratio.numerator) - math.log(ratio.denominator)
-    distance = max(0, math.ceil(float(scale) * log))
-    while chance_above(Fraction(distance), scale, reach) > delta:
-        distance += 1
-    while distance and chance_above(Fraction(distance - 1), scale, reach) <= delta:
-        distance -= 1
-    return distance
+    near = max(0, math.ceil(float(scale) * log))
+    return least_whole(near, lambda far: chance_above(Fraction(far), scale, reach) <= delta)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -158,9 +155,8 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         """The same mechanism, for answers in whole grid steps."""
         grid = Grid(self.grid)
         line, steps = grid.up(self.threshold), grid.up(self.sensitivity)
-        if self.grid is None and line == self.threshold and steps == self.sensitivity:
-            return self
-        return HybridTopK(line, self.k, self.epsilon, monotonic=self.monotonic, sensitivity=steps)
+        law = self.law.scaled(1 / grid.step)
+        return altered(self, threshold=line, sensitivity=steps, grid=None, law=law)
 
     def spent(self, released: int) -> Fraction:
         """The ε that so many released answers cost, with the line where it cut the ranking."""

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from dpgap._package import public
 from dpgap.budget.account import Account
 from dpgap.data.private_counts import (
+    Found,
     GroupedAnswers,
     Groups,
     PrivateCounts,
@@ -48,12 +49,14 @@ from dpgap.exact.laws import (
 from dpgap.exact.parameters import (
     Exact,
     ExactOrNone,
+    altered,
     boolean,
     declared,
     derived,
     parameter,
     positive_integer,
     positive_rational,
+    remembered,
 )
 from dpgap.exact.reals import (
     LOW_MASK,
@@ -65,14 +68,7 @@ from dpgap.exact.reals import (
     Uniform,
     exponential_bounds,
 )
-from dpgap.mechanisms.mechanism import (
-    Answers,
-    Claims,
-    Draw,
-    Selecting,
-    Winners,
-    gaps_of,
-)
+from dpgap.mechanisms.mechanism import Answers, Claims, Draw, Selecting, Winners, gaps_of
 from dpgap.releases.drawn import Ranking
 from dpgap.releases.release import MaxRelease, MechanismUsed, Promise, TopKRelease
 
@@ -133,12 +129,17 @@ class InGroups(NamedTuple):
         ends = np.cumsum(self.groups.sizes[order])
         return self.private_answers[order[np.searchsorted(ends, ranks)]]
 
+    def find(self, groups: Integers, places: Integers) -> Found:
+        """The positions of some members of groups, and what they are called."""
+        found = self.groups.find(groups, places)
+        if self.labels is None:
+            return found
+        return Found(found.positions, named(found.positions, self.labels))
+
     def found(self, selection: "GroupedSelection") -> Draw[Ranking]:
         """The winners by their positions, and what they are called."""
-        positions, own = self.groups.find(selection.groups, selection.places)
-        labels = own if self.labels is None else named(positions, self.labels)
-        answers = self.private_answers[selection.groups]
-        return Draw(Ranking(positions, labels, selection.leads), answers)
+        found = self.find(selection.groups, selection.places)
+        return Draw(Ranking(*found, selection.leads), self.private_answers[selection.groups])
 
 
 Candidates = OneByOne | InGroups
@@ -312,14 +313,12 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
     law: RealLaw = derived(lambda self: law_for(self, self.k, self.noise))
     """The noise that each answer gets."""
 
+    @remembered
     def in_steps(self) -> "NoisyTopK":
         """The same mechanism, for answers in whole grid steps."""
-        steps = Grid(self.grid).up(self.sensitivity)
-        if self.grid is None and steps == self.sensitivity:
-            return self
-        return NoisyTopK(
-            self.k, self.epsilon, monotonic=self.monotonic, sensitivity=steps, noise=self.noise
-        )
+        grid = Grid(self.grid)
+        law = self.law.scaled(1 / grid.step)
+        return altered(self, sensitivity=grid.up(self.sensitivity), grid=None, law=law)
 
     def run(self, answers: Vector, noise: Noise) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:
         """The algorithm: the k winning indices, and each winner's lead over the best loser.
@@ -421,11 +420,7 @@ class NoisyMax(NoisyTopK):
 
     @errors_without_answers
     def release(
-        self,
-        answers: Answers,
-        *,
-        labels: Labels = None,
-        account: Account | None = None,
+        self, answers: Answers, *, labels: Labels = None, account: Account | None = None
     ) -> MaxRelease:
         """Select on secure exact noise: `answers`, `labels` and `account` as for `NoisyTopK`."""
         return cast(MaxRelease, NoisyTopK.release(self, answers, labels=labels, account=account))
@@ -725,16 +720,13 @@ class Tops:
 
     def exact(self) -> Iterator[Refined]:
         """The noise of each contender; to be asked for once, since it draws what is left open."""
-        draws: dict[tuple[int, int], TopDraw] = {}
+        draws: dict[int, list[TopDraw]] = {}
         for start, groups, words in self._blocks:
-            for position, row in enumerate(words.tolist(), start):
-                for group, word in zip(groups.tolist(), row, strict=True):
-                    left = int(self._sizes[group]) - position
-                    uniform = Uniform.of_word(word, self._bits)
-                    before = draws.get((group, position - 1))
-                    draws[group, position] = TopDraw(self._law, left, uniform, before)
-        for key in zip(self.groups.tolist(), self._positions.tolist(), strict=True):
-            yield draws[key].enclosure
+            for group, own in zip(groups.tolist(), words.T.tolist(), strict=True):
+                before, left = draws.setdefault(group, []), int(self._sizes[group]) - start
+                before.extend(top_draws(self._law, left, own, self._bits, *before[-1:]))
+        for group, position in zip(self.groups.tolist(), self._positions.tolist(), strict=True):
+            yield draws[group][position].enclosure
 
 
 def sums_of_waits(start: Floats, words: Words, left: Integers) -> Floats:
@@ -803,6 +795,15 @@ class TopDraw:
             ends = Fraction(math.floor(low * fine), fine), Fraction(math.ceil(high * fine), fine)
             draw._sums[level] = ends
         return self._sums[level]
+
+
+def top_draws(
+    law: Quantiles, left: int, words: Sequence[int], bits: Bits, before: TopDraw | None = None
+) -> Iterator[TopDraw]:
+    """The next largest of so many draws that are `left`, one for each word."""
+    for taken, word in enumerate(words):
+        before = TopDraw(law, left - taken, Uniform.of_word(word, bits), before)
+        yield before
 
 
 def places_of(groups: Integers, sizes: Integers, bits: Bits) -> Integers:
