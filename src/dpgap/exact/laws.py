@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -465,13 +465,11 @@ class StaircaseNoise(RealLaw):
 
     def size(self, words: list[int], bits: Bits) -> Refined:
         part, place = (Uniform(word, 64, bits) for word in words[1:])
-
-        cell: list[Enclosure] = []  # which stair, and which part of it, are decided once
+        # Which stair, and which part of it, are decided once.
+        cell = cache(partial(self._cell, Uniform.of_word(words[0], bits), part))
 
         def size(level: int) -> Enclosure:
-            if not cell:
-                cell.append(self._cell(Uniform.of_word(words[0], bits), part))
-            (origin, width), (low, high) = cell[0], place.enclosure(level)
+            (origin, width), (low, high) = cell(), place.enclosure(level)
             return origin + width * low, origin + width * high
 
         return size

@@ -44,7 +44,8 @@ from dpgap.exact.parameters import (
     share,
 )
 from dpgap.exact.reals import Floats, Integers, Real, Refined, decide, require_scale, scaled
-from dpgap.mechanisms.mechanism import Answers, Measuring
+from dpgap.mechanisms.measuring import Measuring
+from dpgap.mechanisms.mechanism import Answers
 from dpgap.mechanisms.top_k import (
     Candidates,
     InGroups,

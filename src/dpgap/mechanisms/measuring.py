@@ -11,10 +11,12 @@ from dataclasses import KW_ONLY
 from fractions import Fraction
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap._package import public
-from dpgap.data.private_counts import PrivateCounts, array_of
+from dpgap.budget.account import Account
+from dpgap.data.private_counts import PrivateCounts, array_of, errors_without_answers
 from dpgap.estimates.errors import MeasurementError
 from dpgap.exact.bits import Bits, secure_bits
 from dpgap.exact.grid import MAX_STEPS, Grid, read_grid
@@ -28,13 +30,66 @@ from dpgap.exact.parameters import (
     positive_rational,
     remembered,
 )
-from dpgap.exact.reals import Integers, require_scale
+from dpgap.exact.reals import Floats, Integers, require_scale
 from dpgap.exact.shells import CubeNoise, HullNoise, ShellNoise, ValueLaw, shells
-from dpgap.mechanisms.mechanism import Claims, Measuring
-from dpgap.releases.drawn import Values
-from dpgap.releases.release import Promise
+from dpgap.mechanisms.mechanism import Claims, Mechanism
+from dpgap.releases.drawn import ReadOff, Values
+from dpgap.releases.release import MeasuredValues, MechanismUsed, Promise
 
 L = TypeVar("L", bound=ValueLaw)
+
+
+class Measuring(Mechanism[Integers, MeasuredValues]):
+    """A mechanism that adds noise to values."""
+
+    __slots__ = ()
+
+    lost: ClassVar[float] = 0.0
+    """How much of a step noise on the grid is below zero on average; it is added again."""
+
+    @property
+    @abstractmethod
+    def grid(self) -> Fraction | None:
+        """The grid that values are on."""
+
+    @property
+    @abstractmethod
+    def promise(self) -> Promise:
+        """What a release promises, and on what condition."""
+
+    @abstractmethod
+    def error(self, count: int = 1) -> MeasurementError:
+        """What each of `count` released values may be off by."""
+
+    @abstractmethod
+    def steps_of(self, values: ArrayLike | PrivateCounts) -> Integers:
+        """The values in steps; refused before anything is charged."""
+
+    @errors_without_answers
+    def release(
+        self, values: ArrayLike | PrivateCounts, *, account: Account | None = None
+    ) -> MeasuredValues:
+        """Measure `values` on secure exact noise and charge the `account`, if there is one.
+
+        This is the only method that spends ε.
+        """
+        return self._release_prepared(self.steps_of(values), account)
+
+    def lengths(self, drawn: Values | ReadOff | None) -> Floats:
+        """What was measured, if anything was; the known mean that floors lose is added."""
+        steps = np.empty(0) if drawn is None else drawn.values + self.lost
+        return np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
+
+    def build(self, drawn: Values) -> MeasuredValues:
+        """The release of what was drawn."""
+        return MeasuredValues(
+            values=self.lengths(drawn),
+            epsilon=self.epsilon,
+            promise=self.promise,
+            error=self.error(drawn.values.size),
+            rounding=Grid(self.grid).rounding,
+            mechanisms=(MechanismUsed.of(self),),
+        )
 
 
 def _require_scale(measurement: Any) -> Fraction:

@@ -14,7 +14,7 @@ and the release is archived before it is handed out. `Mechanism._release_prepare
 from abc import ABC, abstractmethod
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,11 +27,10 @@ from dpgap.data.private_counts import (
     redacted_repr,
 )
 from dpgap.estimates.certificates import Evidence
-from dpgap.estimates.errors import MeasurementError
 from dpgap.exact.grid import MAX_STEPS, Grid, Labels
 from dpgap.exact.reals import Floats, Integers
-from dpgap.releases.drawn import Drawn, ReadOff, Values
-from dpgap.releases.release import MeasuredValues, MechanismUsed, Promise, Release
+from dpgap.releases.drawn import Drawn
+from dpgap.releases.release import Promise, Release
 
 Answers = ArrayLike | PrivateCounts | GroupedAnswers
 """What a top k may be asked of."""
@@ -162,56 +161,3 @@ class Selecting(Mechanism[P, R]):
             What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
         """
         return self._release_prepared(self.prepare(answers, labels), account)
-
-
-class Measuring(Mechanism[Integers, MeasuredValues]):
-    """A mechanism that adds noise to values."""
-
-    __slots__ = ()
-
-    lost: ClassVar[float] = 0.0
-    """How much of a step noise on the grid is below zero on average; it is added again."""
-
-    @property
-    @abstractmethod
-    def grid(self) -> Fraction | None:
-        """The grid that values are on."""
-
-    @property
-    @abstractmethod
-    def promise(self) -> Promise:
-        """What a release promises, and on what condition."""
-
-    @abstractmethod
-    def error(self, count: int = 1) -> MeasurementError:
-        """What each of `count` released values may be off by."""
-
-    @abstractmethod
-    def steps_of(self, values: ArrayLike | PrivateCounts) -> Integers:
-        """The values in steps; refused before anything is charged."""
-
-    @errors_without_answers
-    def release(
-        self, values: ArrayLike | PrivateCounts, *, account: Account | None = None
-    ) -> MeasuredValues:
-        """Measure `values` on secure exact noise and charge the `account`, if there is one.
-
-        This is the only method that spends ε.
-        """
-        return self._release_prepared(self.steps_of(values), account)
-
-    def lengths(self, drawn: Values | ReadOff | None) -> Floats:
-        """What was measured, if anything was; the known mean that floors lose is added."""
-        steps = np.empty(0) if drawn is None else drawn.values + self.lost
-        return np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
-
-    def build(self, drawn: Values) -> MeasuredValues:
-        """The release of what was drawn."""
-        return MeasuredValues(
-            values=self.lengths(drawn),
-            epsilon=self.epsilon,
-            promise=self.promise,
-            error=self.error(drawn.values.size),
-            rounding=Grid(self.grid).rounding,
-            mechanisms=(MechanismUsed.of(self),),
-        )
