@@ -44,10 +44,9 @@ def test_every_set_is_counted_once_however_many_there_are():
 def test_a_block_has_the_margins_of_its_classes_and_bounds_their_sizes_closely():
     sizes = np.array([3, 1, 10**12, 40, 7, 70_000, 1, 1])
     classes = Classes(np.array([9, 40, 0, 2, 5, 1, 30, 31]), sizes, 9)
-    rows = classes.blocks(10)
-    assert len(rows) > 1
-    blocks = [classes.block(*each) for each in rows]
-    assert blocks[1].first == 1 + rows[1][0] * classes.width
+    blocks = list(classes.blocks(10))
+    assert len(blocks) > 1
+    assert blocks[1].first == 1 + blocks[0].margins.size
     margins = np.concatenate([each.margins for each in blocks])
     logs = np.concatenate([each.log_sizes for each in blocks])
     assert margins.size == classes.count - 1
@@ -115,4 +114,4 @@ def test_the_top_set_is_a_class_of_its_own():
 def test_classes_show_nothing_of_the_answers():
     classes = classes_of([987654321, 4, 1], 1)
     assert repr(classes) == "<private: Classes>"
-    assert "987" not in repr(classes.block(0, 1))
+    assert "987" not in repr(next(classes.blocks(1)))

@@ -85,7 +85,7 @@ def test_the_largest_are_returned_with_the_line_and_what_values_may_be_off_by():
 def test_a_grid_is_undone_in_values_and_in_the_line():
     mechanism = dpgap.NoisyHistogram(1000, grid="1/4")
     drawn = mechanism.draw_paid(mechanism.prepare([1.25, 8.5, 3.0], None), k=1)
-    values = mechanism.lengths(drawn.values)
+    values = mechanism.lengths(drawn)
     assert (values.tolist(), drawn.line) == ([8.5], 12)
     assert mechanism.error_of(drawn).ends(values, 0.95, 0.0).tolist() == [[8.5, 8.5]]
     assert mechanism.draw_paid(mechanism.prepare([1.25, 8.5], None), at_least=2).line == 8

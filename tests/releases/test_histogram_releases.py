@@ -25,7 +25,7 @@ def _release(seed: int = 3, epsilon: Any = 1, **wanted: Any) -> Measured:
     mechanism = dpgap.NoisyHistogram(epsilon, reach=2)
     with bits_are(InsecureSeededBits(seed)):
         drawn = mechanism.draw_paid(mechanism.prepare(COUNTS, NAMES, **wanted), **wanted)
-    values, error = mechanism.lengths(drawn.values), mechanism.error_of(drawn)
+    values, error = mechanism.lengths(drawn), mechanism.error_of(drawn)
     return Measured(
         epsilon=mechanism.epsilon,
         promise=mechanism.promise,

@@ -108,13 +108,11 @@ def as_array(answers: ArrayLike, name: str) -> NDArray[Any]:
 
 
 def _rounded_steps(array: NDArray[Any], grid: Fraction, name: str) -> Integers:
-    if array.dtype.kind in "iu" and grid == 1:
-        _require_range(int(array.min()), int(array.max()), name)
-        return array.astype(np.int64, copy=False)
-    if array.dtype.kind in "iu" and grid.numerator == 1:  # a finer grid than the integers
-        fine = int(1 / grid)
+    if array.dtype.kind in "iu" and grid.numerator == 1:  # the integers, or a finer grid
+        fine = grid.denominator
         _require_range(int(array.min()) * fine, int(array.max()) * fine, name)
-        return array.astype(np.int64, copy=False) * np.int64(fine)
+        whole = array.astype(np.int64, copy=False)
+        return whole if fine == 1 else whole * np.int64(fine)
     if array.dtype.kind in "iu":
         coarse = int(grid)
         low, high = int(array.min()) // coarse, int(array.max()) // coarse
@@ -128,9 +126,9 @@ def _rounded_steps(array: NDArray[Any], grid: Fraction, name: str) -> Integers:
     with np.errstate(over="ignore"):
         steps = array.astype(np.float64) / float(grid)  # exact: grid is a power of two
     _require_range(steps.min(), steps.max(), name)
-    whole = np.floor(steps)
+    floors = np.floor(steps)
     # Adding ½ before the floor would round 0.49999999999999994 up; the difference is exact.
-    return whole.astype(np.int64) + (steps - whole >= 0.5)
+    return floors.astype(np.int64) + (steps - floors >= 0.5)
 
 
 def _require_range(low: float, high: float, name: str) -> None:

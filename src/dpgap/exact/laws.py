@@ -23,11 +23,11 @@ onto 0 instead would double the mass at zero and break privacy.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -184,6 +184,11 @@ class RealLaw(Law):
     def overshoot(self) -> Fraction:
         """How much the size of a draw may exceed E·scale."""
         return Fraction(0)
+
+    @property
+    def floor_mean(self) -> float:
+        """Floors of noise that is signed are symmetric about −½."""
+        return -0.5
 
     @abstractmethod
     def density(self, at: Floats) -> Floats:
@@ -422,10 +427,6 @@ class StaircaseNoise(RealLaw):
         return height * self.fall ** (stair + (within >= share))
 
     @property
-    def floor_mean(self) -> float:
-        return -0.5
-
-    @property
     def floor_variance(self) -> float:
         """Closed form where a step is a whole number of grid steps, as on every release."""
         if self.step.denominator != 1:
@@ -464,13 +465,11 @@ class StaircaseNoise(RealLaw):
 
     def size(self, words: list[int], bits: Bits) -> Refined:
         part, place = (Uniform(word, 64, bits) for word in words[1:])
-
-        cell: list[Enclosure] = []  # which stair, and which part of it, are decided once
+        # Which stair, and which part of it, are decided once.
+        cell = cache(partial(self._cell, Uniform.of_word(words[0], bits), part))
 
         def size(level: int) -> Enclosure:
-            if not cell:
-                cell.append(self._cell(Uniform.of_word(words[0], bits), part))
-            (origin, width), (low, high) = cell[0], place.enclosure(level)
+            (origin, width), (low, high) = cell(), place.enclosure(level)
             return origin + width * low, origin + width * high
 
         return size
@@ -549,10 +548,6 @@ class LaplaceNoise(LaplaceTails, MemorylessLaw):
     def density(self, at: Floats) -> Floats:
         scale = float(self.scale)
         return np.exp(-np.abs(at) / scale) / (2 * scale)
-
-    @property
-    def floor_mean(self) -> float:
-        return -0.5
 
     @property
     def floor_variance(self) -> float:
@@ -681,6 +676,15 @@ def law_on_grid(noise: str, grid: Fraction | None, sensitivity: Fraction, epsilo
     delta, step = where.up(sensitivity), where.step
     require_scale(delta / epsilon, Fraction(delta))
     return law_named(noise, delta / epsilon * step, delta * step)
+
+
+def least_whole(start: int, is_enough: Callable[[int], bool]) -> int:
+    """The least whole number that is enough, looked for from one nearby; all beyond it are."""
+    while not is_enough(start):
+        start += 1
+    while is_enough(start - 1):
+        start -= 1
+    return start
 
 
 def require_memoryless(law: Law, where: str) -> MemorylessLaw:
@@ -855,12 +859,8 @@ class GeometricNoise(LaplaceTails):
         rarer = min(chance, 1 - chance)
         log = math.log(rarer.numerator) - math.log(rarer.denominator)
         out = float(self.scale) * (log + math.log1p(self._fall))
-        found = math.ceil(-out if 2 * chance < 1 else 1 + out)  # floats are off by a step or so
-        while not is_enough(found):
-            found += 1
-        while is_enough(found - 1):
-            found -= 1
-        return found
+        near = math.ceil(-out if 2 * chance < 1 else 1 + out)  # floats are off by a step or so
+        return least_whole(near, is_enough)
 
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def floors(self, bits: Bits, *shape: int) -> Integers:

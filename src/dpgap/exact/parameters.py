@@ -234,7 +234,7 @@ def readable(number: Fraction, rounding: str | None = None) -> str:
         return with_power(decimal)
     if max(abs(number.numerator), number.denominator) < 1000:
         return str(number)
-    return f"≈{with_power(decimal if rounding is None else _few_digits(number, 6, rounding))}"
+    return f"≈{with_power(decimal if rounding is None else few_digits(number, 6, rounding))}"
 
 
 def with_power(decimal: str) -> str:
@@ -260,12 +260,8 @@ def without_power(text: str) -> str:
     return f"{found[1] or 1}e{found[2].translate(_LOWERED)}" if found else text
 
 
-def few_digits_up(number: Fraction, digits: int = 3) -> str:
+def few_digits(number: Fraction, digits: int = 3, rounding: str = ROUND_CEILING) -> str:
     """A number, or a little more than it, in a few digits."""
-    return _few_digits(number, digits, ROUND_CEILING)
-
-
-def _few_digits(number: Fraction, digits: int, rounding: str) -> str:
     few = Context(prec=digits, rounding=rounding, traps=[])
     rounded = few.divide(Decimal(number.numerator), Decimal(number.denominator))
     return approximately(Fraction(rounded), digits)
@@ -280,13 +276,13 @@ def factor(epsilon: Fraction) -> str:
     if epsilon >= 700:
         return f"e^{readable_up(epsilon)}"
     if epsilon < Fraction(1, 10**6):  # then e^ε − 1 is less than ε + ε²
-        return f"1 + {with_power(few_digits_up(epsilon + epsilon**2, 2))}"
+        return f"1 + {with_power(few_digits(epsilon + epsilon**2, 2))}"
     up = Context(prec=40, rounding=ROUND_CEILING, Emin=-999, Emax=999, clamp=0, traps=[])
     exact = up.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator))
     times = Fraction(up.next_plus(up.exp(exact)))  # `exp` rounds to the nearest
     if times >= 2:
-        return with_power(few_digits_up(times))
-    return f"{up.normalize(up.add(Decimal(1), Decimal(few_digits_up(times - 1, 2)))):f}"
+        return with_power(few_digits(times))
+    return f"{up.normalize(up.add(Decimal(1), Decimal(few_digits(times - 1, 2)))):f}"
 
 
 def exact_text(value: Fraction) -> str:

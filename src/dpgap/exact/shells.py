@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -357,7 +357,7 @@ class _Cells:
         self.length = 1 / law.scale
         self.are_few = self.length > max(_ONE_CELL, math.sqrt(law.dimension) / 2)
         """Whether the table is the better way."""
-        self.floats = tuple(map(float, (law.scale, self.start, self.length, self.bar(0))))
+        self._floats = tuple(map(float, (law.scale, self.start, self.length, self.bar(0))))
 
     def of(self, time: Fraction) -> int:
         """The cell of an arrival."""
@@ -366,6 +366,20 @@ class _Cells:
     def bar(self, cell: int) -> Fraction:
         """What the next arrival must exceed."""
         return self.length * (cell + 1 - self.start)
+
+    def judge(self, first: Any, last: Any, low_next: Any, high_next: Any) -> tuple[Any, Any, Any]:
+        """The cell of an arrival; whether the next clears the bar; and whether both are certain.
+
+        Ends of the arrival and of the wait for the next are floats, or arrays of them. Scaling,
+        adding the start and rounding the rationals cost at most 2^−50 each time.
+        """
+        per_step, start, length, end = self._floats
+        cell = (first * per_step + start) * (1 - _ROUNDING) // 1
+        bar = cell * length + end
+        above = first + low_next > bar * (1 + 2 * _ROUNDING)
+        below = last + high_next < bar * (1 - 2 * _ROUNDING)
+        known = cell == (last * per_step + start) * (1 + _ROUNDING) // 1
+        return cell, above, known & (above | below)
 
 
 _cells = lru_cache(maxsize=64)(_Cells)  # laws are public
@@ -427,14 +441,8 @@ def _try_radii(law: ShellNoise, bits: Bits, runs: int) -> tuple[Integers, Flags]
     low, high = exponential_bounds(1.0, words)
     slack = law.dimension * 2.0**-52  # each addition is off by 2^−53 of its sum
     first, last = low[:, :-1].sum(axis=1) * (1 - slack), high[:, :-1].sum(axis=1) * (1 + slack)
-    # Scaling, adding the start and rounding the rationals cost at most 2^−50 each time.
-    per_step, start, fall, end = cells.floats
-    radii = np.floor((first * per_step + start) * (1 - _ROUNDING))
-    known = radii == np.floor((last * per_step + start) * (1 + _ROUNDING))
-    bar = radii * fall + end
-    above = first + low[:, -1] > bar * (1 + 2 * _ROUNDING)
-    below = last + high[:, -1] < bar * (1 - 2 * _ROUNDING)
-    open_rows = np.flatnonzero(~known | ~(above | below))
+    radii, above, known = cells.judge(first, last, low[:, -1], high[:, -1])
+    open_rows = np.flatnonzero(~known)
     radii[open_rows] = 0.0  # they may be infinite
     whole = radii.astype(np.int64)
     for row in open_rows:
@@ -503,16 +511,8 @@ def _try_radius(law: ShellNoise, bits: Bits) -> tuple[int, bool]:
     (*low, low_next), (*high, high_next) = zip(*ends, strict=True)
     slack = law.dimension * 2.0**-52
     first, last = sum(low) * (1 - slack), sum(high) * (1 + slack)
-    per_step, start, fall, end = cells.floats
-    most = (last * per_step + start) * (1 + _ROUNDING)
-    radius = math.floor((first * per_step + start) * (1 - _ROUNDING))
-    if radius == math.floor(most):
-        bar = radius * fall + end
-        if first + low_next > bar * (1 + 2 * _ROUNDING):
-            return radius, True
-        if last + high_next < bar * (1 - 2 * _ROUNDING):
-            return radius, False
-    return _decided(cells, words, bits)
+    radius, is_above, is_known = cells.judge(first, last, low_next, high_next)
+    return (int(radius), is_above) if is_known else _decided(cells, words, bits)
 
 
 def _try_point(law: ShellNoise, radius: int, bits: Bits) -> list[int] | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY
 from fractions import Fraction
 from functools import cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,19 +44,21 @@ from dpgap.exact.parameters import (
     share,
 )
 from dpgap.exact.reals import Floats, Integers, Real, Refined, decide, require_scale, scaled
-from dpgap.mechanisms.mechanism import Answers, Measuring
+from dpgap.mechanisms.measuring import Measuring
+from dpgap.mechanisms.mechanism import Answers
 from dpgap.mechanisms.top_k import (
     Candidates,
     InGroups,
     OneByOne,
     Tops,
+    in_order,
     named,
     noisy_bounds,
     places_of,
 )
 from dpgap.question import Neighbours
 from dpgap.releases.drawn import ReadOff, Values
-from dpgap.releases.release import MeasuredValues, MechanismUsed, Promise
+from dpgap.releases.release import MeasuredValues, Promise
 
 MOST_RETURNED = 10**6
 """How many empty items may be expected to be returned."""
@@ -64,7 +66,7 @@ MOST_RETURNED = 10**6
 
 @public
 @declared()
-class NoisyHistogram(Measuring[MeasuredValues]):
+class NoisyHistogram(Measuring):
     """Release all answers with noise, where one person can move only a few of them.
 
     One answer a person, or one row a person, is a reach of 1. Guarantee: pure ε-differential
@@ -97,9 +99,6 @@ class NoisyHistogram(Measuring[MeasuredValues]):
     grid: ExactOrNone = parameter(read_grid, default=None)
     law: GeometricNoise = derived(lambda self: self._law())
     """The noise that each answer gets."""
-
-    lost: ClassVar[float] = 0.0
-    """Noise on whole steps is 0 on average: nothing is lost."""
 
     def _law(self) -> GeometricNoise:
         grid = Grid(self.grid)
@@ -134,28 +133,16 @@ class NoisyHistogram(Measuring[MeasuredValues]):
     def _made(self, prepared: Integers) -> MeasuredValues:
         return self.build(Values(prepared + self.draws(prepared.size, 1, secure_bits())[0]))
 
-    def build(self, drawn: Values) -> MeasuredValues:
-        """The release of what was drawn."""
-        return MeasuredValues(
-            values=self.lengths(drawn.values),
-            epsilon=self.epsilon,
-            promise=self.promise,
-            error=self.error(),
-            rounding=Grid(self.grid).rounding,
-            mechanisms=(MechanismUsed.of(self),),
-        )
-
     def draws(self, count: int, runs: int, bits: Bits) -> Integers:
         """Exact noise for `count` answers, in steps; one row for every run."""
         return self.law_in_steps.floors(bits, runs, count)
 
     @property
     def promise(self) -> Promise:
-        """What a release promises, and on what condition."""
         return Promise(self.epsilon, self.sensitivity, monotonic=False, reach=self.reach)
 
-    def error(self) -> MeasurementError:
-        """What each noisy answer may be off by, if all of them are released."""
+    def error(self, count: int = 1) -> MeasurementError:
+        """What each noisy answer may be off by, if all of them are released, however many."""
         return MeasurementError(self.law_in_steps, Grid(self.grid).step)
 
     def line_for(self, delta: Rational) -> int:
@@ -262,12 +249,9 @@ class NoisyHistogram(Measuring[MeasuredValues]):
         """
         wanted, bits, law = self._wanted(k, at_least), secure_bits(), self.law_in_steps
         if isinstance(candidates, InGroups):
-            groups = candidates.groups
-            best, places = best_grouped(law, candidates.private_answers, groups.sizes, wanted, bits)
-            found = groups.find(best.places, places)
-            indices, labels = found.positions, found.labels
-            if candidates.labels is not None:
-                labels = named(indices, candidates.labels)
+            answers, sizes = candidates.private_answers, candidates.groups.sizes
+            best, places = best_grouped(law, answers, sizes, wanted, bits)
+            indices, labels = candidates.find(best.places, places)
         else:
             best = best_of(law, candidates.private_answers, wanted, bits)
             indices, labels = best.places, named(best.places, candidates.labels)
@@ -279,10 +263,6 @@ class NoisyHistogram(Measuring[MeasuredValues]):
         if drawn.line is None:
             return self.error()
         return HistogramError(self.law_in_steps, Grid(self.grid).step, drawn.line, drawn.coin)
-
-    def lengths(self, steps: Integers) -> Floats:
-        """Noisy answers from steps."""
-        return np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -370,11 +350,7 @@ class _Contenders:
     """Noisy answers with their coins, enclosed by floats less an origin, and exact on demand."""
 
     def __init__(
-        self,
-        answers: Integers,
-        low: Floats,
-        high: Floats,
-        exact: Callable[[], Iterable[Refined]],
+        self, answers: Integers, low: Floats, high: Floats, exact: Callable[[], Iterable[Refined]]
     ) -> None:
         self._answers, self._low, self._high = answers, low, high
         self._exact = cache(lambda: list(exact()))
@@ -384,9 +360,9 @@ class _Contenders:
 
     def best(self, origin: int, wanted: "Wanted", bits: Bits) -> Best:
         """Those that are wanted, and the best of the others."""
-        if wanted.k is None:
+        if wanted.k is None or not self._low.size:
             return self._all(origin, wanted.line, bits)
-        order = self._order()[: wanted.k + 1]
+        order = self._order(_need(wanted, self._low.size))
         values = self._values(order, origin)
         reached = values.size if wanted.line is None else int((values >= wanted.line).sum())
         taken = min(wanted.k, reached)
@@ -403,21 +379,13 @@ class _Contenders:
         taken = values.size if line is None else int((values >= line).sum())
         return Best(order[:taken].copy(), values[:taken].copy(), None)
 
-    def _order(self) -> Integers:
-        """The largest first. Where floats overlap, exact numbers decide."""
-
-        def real(at: int) -> Real:
-            return Real(int(self._answers[at]), self._exact()[at])
-
-        order = np.argsort(-self._low)
-        low, high = self._low[order], self._high[order]
-        rest = np.maximum.accumulate(high[:0:-1])[::-1]
-        overlaps = np.flatnonzero(low[:-1] <= rest)  # with some that come later, so with the next
-        for run in np.split(overlaps, np.flatnonzero(np.diff(overlaps) > 1) + 1):
-            if run.size:
-                tied = slice(run[0], run[-1] + 2)
-                order[tied] = sorted(order[tied].tolist(), key=real, reverse=True)
-        return order
+    def _order(self, need: int) -> Integers:
+        """The largest first, so many. Where floats overlap, exact numbers decide."""
+        order, _, _, certain = in_order(self._low[None], self._high[None], need)
+        if not certain[0]:
+            reals = [*map(Real, self._answers.tolist(), self._exact())]
+            order[0] = sorted(range(len(reals)), key=reals.__getitem__, reverse=True)[:need]
+        return order.ravel()
 
     def _values(self, order: Integers, origin: int) -> Integers:
         """Noisy answers without their coins."""

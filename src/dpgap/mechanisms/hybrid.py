@@ -14,21 +14,18 @@ import math
 from dataclasses import KW_ONLY
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
-from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 
 from dpgap._package import public
 from dpgap.data.private_counts import PrivateCounts, require_facts
-from dpgap.estimates.certificates import Evidence
-from dpgap.exact.bits import Bits, Words, secure_bits
 from dpgap.exact.grid import Grid, Labels, read_grid
-from dpgap.exact.laws import MemorylessLaw, Noise, Scalar, Vector
+from dpgap.exact.laws import MemorylessLaw, Noise, Scalar, Vector, least_whole
 from dpgap.exact.parameters import (
     Exact,
     ExactOrNone,
     Rational,
+    altered,
     boolean,
     declared,
     derived,
@@ -38,35 +35,23 @@ from dpgap.exact.parameters import (
     rational,
     share,
 )
-from dpgap.exact.reals import Floats, Integers, RealNoise, as_decimal, decimals
-from dpgap.mechanisms.mechanism import (
-    Answers,
-    Draw,
-    Selecting,
-    Winners,
-    gaps_of,
-    require_threshold,
-)
+from dpgap.exact.reals import as_decimal, decimals
+from dpgap.mechanisms.mechanism import Answers, Draw, Selecting, Winners, require_threshold
 from dpgap.mechanisms.top_k import (
     STAYING,
-    Bools,
     Candidates,
-    GroupedSelection,
     InGroups,
     NoisyTopK,
     Output,
-    Tops,
     candidates,
     claims_of,
-    contenders,
-    in_order,
+    draw_ranking,
     law_for,
-    noisy_bounds,
-    places_of,
+    ranked_winners,
     shift_of,
 )
 from dpgap.releases.drawn import Ranking
-from dpgap.releases.release import HybridRelease, MechanismUsed, Promise
+from dpgap.releases.release import HybridRelease, MechanismUsed
 
 # --------------------------------------------------------------------------------------------------
 # How high a public line must be, so that nobody who is alone with an item shows.
@@ -106,12 +91,8 @@ def least_distance(scale: Fraction, reach: int, delta: Fraction) -> int:
     """How many steps a line must be above such items for the chance to be at most δ."""
     ratio = reach / (2 * delta)
     log = math.log(ratio.numerator) - math.log(ratio.denominator)
-    distance = max(0, math.ceil(float(scale) * log))
-    while chance_above(Fraction(distance), scale, reach) > delta:
-        distance += 1
-    while distance and chance_above(Fraction(distance - 1), scale, reach) <= delta:
-        distance -= 1
-    return distance
+    near = max(0, math.ceil(float(scale) * log))
+    return least_whole(near, lambda far: chance_above(Fraction(far), scale, reach) <= delta)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -174,9 +155,8 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         """The same mechanism, for answers in whole grid steps."""
         grid = Grid(self.grid)
         line, steps = grid.up(self.threshold), grid.up(self.sensitivity)
-        if self.grid is None and line == self.threshold and steps == self.sensitivity:
-            return self
-        return HybridTopK(line, self.k, self.epsilon, monotonic=self.monotonic, sensitivity=steps)
+        law = self.law.scaled(1 / grid.step)
+        return altered(self, threshold=line, sensitivity=steps, grid=None, law=law)
 
     def spent(self, released: int) -> Fraction:
         """The ε that so many released answers cost, with the line where it cut the ranking."""
@@ -288,29 +268,15 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
 
     def draw_paid(self, candidates: Candidates) -> Draw[Ranking]:
         """Select; the caller has paid."""
-        program, bits, answers = self.in_steps(), secure_bits(), candidates.private_answers
-        if isinstance(candidates, InGroups):
-            sizes = candidates.groups.sizes
-            return candidates.found(select_above_grouped(program, answers, sizes, bits))
-        cut = select_above(program, answers, 1, bits)
-        count = int(cut.counts[0])
-        # Views would hold more than is released.
-        return candidates.found(cut.indices[0, :count].copy(), cut.leads[0, :count].copy())
+        program = self.in_steps()
+        return draw_ranking(program, candidates, int(program.threshold))
 
     def _made(self, prepared: Candidates) -> HybridRelease:
         return self.build(self.draw_paid(prepared).drawn, self.delta_of(prepared))
 
     def winners(self, drawn: Ranking, delta: Fraction = Fraction(0)) -> Winners:
         """What was drawn, in the units of answers, where the δ that was promised is this."""
-        leads, width = drawn.leads, Grid(self.grid).width
-        own = (leads * width).tolist()
-        return Winners(
-            drawn.indices,
-            drawn.labels,
-            gaps_of(leads, width),
-            Evidence.of(own, [self.law] * len(own)),
-            Promise(self.epsilon, self.sensitivity, self.monotonic, delta=delta),
-        )
+        return ranked_winners(self, drawn, delta=delta)
 
     def build(self, drawn: Ranking, delta: Fraction = Fraction(0)) -> HybridRelease:
         """The release of what was drawn."""
@@ -318,87 +284,3 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         return HybridRelease(
             self.epsilon, spent=spent, mechanisms=(MechanismUsed.of(self),), **told
         )
-
-
-# --------------------------------------------------------------------------------------------------
-# The kernel: the same selection as the program's, one by one or in groups.
-#
-# Contenders are found as for a Top-K. The line joins them as the last candidate, with noise of its
-# own. Where floats do not decide, the program itself does, on the same draws.
-
-
-class CutWinners(NamedTuple):
-    """One row a run: indices, best first, and each one's lead in steps.
-
-    Where a run has fewer than k winners, its row is filled up with −1 and leads of 0.
-    """
-
-    indices: Integers
-    leads: Integers
-
-    @property
-    def counts(self) -> Integers:
-        """How many winners each run has."""
-        counts: Integers = np.count_nonzero(self.indices >= 0, axis=1)
-        return counts
-
-
-def select_above(program: HybridTopK, answers: Integers, runs: int, bits: Bits) -> CutWinners:
-    """Run the program `runs` times on the same answers, in steps, with fresh noise."""
-    rows = []
-    for some, words in contenders(program.law, program.k, answers, runs, bits):
-        line = bits.words(program.law.words, words.shape[1], 1)
-        cut = _rank(program, answers[some], np.concatenate([words, line], axis=2), bits)
-        names = np.append(some, -1)  # −1 is where a row has ended
-        rows.append(CutWinners(names[cut.indices], cut.leads))
-    return CutWinners(*(np.concatenate(parts) for parts in zip(*rows, strict=True)))
-
-
-def _rank(program: HybridTopK, answers: Integers, words: Words, bits: Bits) -> CutWinners:
-    """Rank every row of `words` (shape: words of a draw, runs, answers and the line)."""
-    candidates = np.append(answers, int(program.threshold))
-    low, high = noisy_bounds(candidates - candidates.max(), program.law.bounds(words))
-    cut, certain = ranked_to_line(low, high, program.k)
-    for row in np.flatnonzero(~certain):
-        indices, leads = program.run(
-            answers.tolist(), RealNoise(program.law.reals(words[:, row], bits))
-        )
-        cut.indices[row], cut.leads[row] = -1, 0
-        cut.indices[row, : len(indices)], cut.leads[row, : len(leads)] = indices, leads
-    return cut
-
-
-def ranked_to_line(low: Floats, high: Floats, k: int) -> tuple[CutWinners, Bools]:
-    """Rank enclosed numbers row by row, up to the last column, which is the line; at most k."""
-    line = low.shape[1] - 1
-    order, low, high, certain = in_order(low, high, min(k, line) + 1)
-    is_line = order == line
-    ends = np.where(is_line.any(axis=1), is_line.argmax(axis=1), order.shape[1] - 1)[:, None]
-    least = np.floor(low - np.take_along_axis(high, ends, axis=1))
-    most = np.floor(high - np.take_along_axis(low, ends, axis=1))
-    wins = np.arange(order.shape[1]) < ends
-    certain &= ((least == most) | ~wins).all(axis=1)
-    indices, leads = np.where(wins, order, -1), np.where(wins, least, 0.0).astype(np.int64)
-    return CutWinners(indices[:, :-1].copy(), leads[:, :-1].copy()), certain
-
-
-def select_above_grouped(
-    program: HybridTopK, values: Integers, sizes: Integers, bits: Bits
-) -> GroupedSelection:
-    """Run the program once on answers given as values and how many answers have each."""
-    if not values.size:  # the line is alone
-        return GroupedSelection(*[np.empty(0, dtype=np.int64)] * 3)
-    tops = Tops(program.law, program.k, values, sizes, bits)
-    words = bits.words(program.law.words, 1)
-    over = np.array([int(program.threshold) - int(values.max())])
-    ends = zip((tops.low, tops.high), noisy_bounds(over, program.law.bounds(words)), strict=True)
-    low, high = (np.append(*each)[None] for each in ends)
-    cut, certain = ranked_to_line(low, high, program.k)
-    count = int(cut.counts[0])
-    winners, leads = cut.indices[0, :count], cut.leads[0, :count]
-    if not certain[0]:
-        noise = RealNoise(chain(tops.exact(), program.law.reals(words, bits)))
-        indices, exact_leads = program.run(values[tops.groups].tolist(), noise)
-        winners, leads = (np.array(each, dtype=np.int64) for each in (indices, exact_leads))
-    groups = tops.groups[winners]
-    return GroupedSelection(groups, places_of(groups, sizes, bits), leads)

@@ -38,22 +38,21 @@ from dpgap.exact.parameters import (
     positive_integer,
     positive_rational,
 )
-from dpgap.exact.reals import Floats, Integers, Real, Uniform, exponential_bounds
+from dpgap.exact.reals import Floats, Integers, Real, exponential_bounds
 from dpgap.mechanisms.mechanism import Answers, Draw, Selecting, Winners
 from dpgap.mechanisms.top_k import (
     Candidates,
     InGroups,
     NoisyTopK,
     Output,
-    TopDraw,
     candidates,
     claims_of,
     extremes,
     extremes_undone,
     law_for,
-    named,
     ranked,
     shift_of,
+    top_draws,
 )
 from dpgap.releases.drawn import TopSet
 from dpgap.releases.release import JointRelease, MechanismUsed, Promise
@@ -171,14 +170,14 @@ class JointTopK(Selecting[Candidates, JointRelease]):
 
     def draw_paid(self, candidates: Candidates) -> Draw[TopSet]:
         """Select; the caller has paid. Members are in an order that says nothing."""
-        bits, (values, (_, sizes, find)) = secure_bits(), _by_value(candidates)
-        classes = Classes(values, sizes, self.k)
+        bits, by_value = secure_bits(), _by_value(candidates)
+        values = by_value.private_answers
+        classes = Classes(values, by_value.groups.sizes, self.k)
         won = select_classes(self.half_step_law, classes, 1, bits)
         groups, places = classes.draw_members(int(won.classes[0]), bits)
         shuffled = bits.distinct(groups.size, groups.size)  # where a domain has no order of its own
-        positions, own = find(groups[shuffled], places[shuffled])
+        positions, labels = by_value.find(groups[shuffled], places[shuffled])
         order = np.argsort(positions, kind="stable")
-        labels = named(positions, candidates.labels) if own is None else own
         if labels is not None:
             labels = tuple([labels[at] for at in order.tolist()])
         chosen = TopSet(positions[order], labels, int(won.leads[0]))
@@ -210,11 +209,11 @@ class JointTopK(Selecting[Candidates, JointRelease]):
         )
 
 
-def _by_value(candidates: Candidates) -> tuple[Integers, Groups]:
-    """The different answers in steps, and how many have each and how to find them."""
-    answers = candidates.private_answers
+def _by_value(candidates: Candidates) -> InGroups:
+    """Equal answers in groups."""
     if isinstance(candidates, InGroups):
-        return answers, candidates.groups
+        return candidates
+    answers = candidates.private_answers
     least = answers.min()
     values, sizes = tally(answers - least)
     values = values + least
@@ -226,7 +225,7 @@ def _by_value(candidates: Candidates) -> tuple[Integers, Groups]:
             positions[groups == group] = members[places[groups == group]]
         return Found(positions, None)
 
-    return values, Groups(values, sizes, find)
+    return InGroups(values, candidates.labels, Groups(values, sizes, find))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -316,23 +315,20 @@ class Classes:
         open_places = self.k - kept
         return math.comb(high - kept - 1, open_places) - math.comb(low - kept - 2, open_places)
 
-    def blocks(self, most: int) -> list[tuple[int, int]]:
-        """The numbers of ranks kept, in parts of about so many classes: first, and one past."""
-        rows = max(1, most // self.width)
-        return [(at, min(at + rows, self.k)) for at in range(0, self.k, rows)]
-
-    def block(self, first: int, following: int) -> Block:
-        """The classes of sets that keep `first` ranks, or more, but fewer than `following`.
+    def blocks(self, most: int) -> Iterator[Block]:
+        """All classes but the top set's, by the number of ranks they keep, about so many at once.
 
         A class has at most C(hi − h − 1, k − h) sets, and at most its group's size times the number
         with the lowest rank of all, hi, which is that times (k − h)/(hi − h − 1).
         """
-        kept = np.arange(first, following)[:, None]
-        open_places, among = self.k - kept, self._highs - kept - 1
-        share = (self._highs - self._lows + 1.0) * open_places / among
-        logs = log_choose(among, open_places) + np.log(np.minimum(share, 1.0)) + _SLACK
-        margins = self._low_values - self._top_values[first:following, None]
-        return Block(1 + first * self.width, margins.ravel(), logs.ravel())
+        rows = max(1, most // self.width)
+        for first in range(0, self.k, rows):
+            kept = np.arange(first, min(first + rows, self.k))[:, None]
+            open_places, among = self.k - kept, self._highs - kept - 1
+            share = (self._highs - self._lows + 1.0) * open_places / among
+            logs = log_choose(among, open_places) + np.log(np.minimum(share, 1.0)) + _SLACK
+            margins = self._low_values - self._top_values[kept]
+            yield Block(1 + first * self.width, margins.ravel(), logs.ravel())
 
     def ranks_of(self, numbers: Integers) -> tuple[Integers, Integers, Integers]:
         """Of each class but the top set's: how many ranks it keeps, and its group's lo and hi."""
@@ -487,8 +483,7 @@ def _contenders(law: MemorylessLaw, classes: Classes, bits: Bits) -> tuple[Conte
     found, words = Contenders.of(classes, [TOP_SET]), bits.words(2, 1)
     best, _ = found.bounds(law, words, origin)
     bar = -math.inf  # the second largest lower bound so far
-    for first, following in classes.blocks(_AT_ONCE):
-        start, margins, log_sizes = classes.block(first, following)
+    for start, margins, log_sizes in classes.blocks(_AT_ONCE):
         own = bits.words(margins.size)
         highest = _upper_bounds(law, margins - origin, log_sizes, own)
         waiting, size = np.array([highest.argmax()]), 1
@@ -542,8 +537,5 @@ def largest_two(
     """The largest value of every class, and the second largest if it has two; with its place."""
     pairs = zip(contenders.margins, contenders.sizes, words.T.tolist(), strict=True)
     for place, (margin, size, own) in enumerate(pairs):
-        uniforms = [Uniform.of_word(word, bits) for word in own]
-        draw = None
-        for taken, uniform in enumerate(uniforms[: min(size, 2)]):
-            draw = TopDraw(law, size - taken, uniform, draw)
+        for draw in top_draws(law, size, own[:size], bits):
             yield place, Real(margin, draw.enclosure)

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap._package import public
-from dpgap.data.private_counts import PrivateCounts, array_of
+from dpgap.budget.account import Account
+from dpgap.data.private_counts import PrivateCounts, array_of, errors_without_answers
 from dpgap.estimates.errors import MeasurementError
 from dpgap.exact.bits import Bits, secure_bits
 from dpgap.exact.grid import MAX_STEPS, Grid, read_grid
@@ -31,11 +32,64 @@ from dpgap.exact.parameters import (
 )
 from dpgap.exact.reals import Floats, Integers, require_scale
 from dpgap.exact.shells import CubeNoise, HullNoise, ShellNoise, ValueLaw, shells
-from dpgap.mechanisms.mechanism import Claims, Measuring
-from dpgap.releases.drawn import Values
+from dpgap.mechanisms.mechanism import Claims, Mechanism
+from dpgap.releases.drawn import ReadOff, Values
 from dpgap.releases.release import MeasuredValues, MechanismUsed, Promise
 
 L = TypeVar("L", bound=ValueLaw)
+
+
+class Measuring(Mechanism[Integers, MeasuredValues]):
+    """A mechanism that adds noise to values."""
+
+    __slots__ = ()
+
+    lost: ClassVar[float] = 0.0
+    """How much of a step noise on the grid is below zero on average; it is added again."""
+
+    @property
+    @abstractmethod
+    def grid(self) -> Fraction | None:
+        """The grid that values are on."""
+
+    @property
+    @abstractmethod
+    def promise(self) -> Promise:
+        """What a release promises, and on what condition."""
+
+    @abstractmethod
+    def error(self, count: int = 1) -> MeasurementError:
+        """What each of `count` released values may be off by."""
+
+    @abstractmethod
+    def steps_of(self, values: ArrayLike | PrivateCounts) -> Integers:
+        """The values in steps; refused before anything is charged."""
+
+    @errors_without_answers
+    def release(
+        self, values: ArrayLike | PrivateCounts, *, account: Account | None = None
+    ) -> MeasuredValues:
+        """Measure `values` on secure exact noise and charge the `account`, if there is one.
+
+        This is the only method that spends ε.
+        """
+        return self._release_prepared(self.steps_of(values), account)
+
+    def lengths(self, drawn: Values | ReadOff | None) -> Floats:
+        """What was measured, if anything was; the known mean that floors lose is added."""
+        steps = np.empty(0) if drawn is None else drawn.values + self.lost
+        return np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
+
+    def build(self, drawn: Values) -> MeasuredValues:
+        """The release of what was drawn."""
+        return MeasuredValues(
+            values=self.lengths(drawn),
+            epsilon=self.epsilon,
+            promise=self.promise,
+            error=self.error(drawn.values.size),
+            rounding=Grid(self.grid).rounding,
+            mechanisms=(MechanismUsed.of(self),),
+        )
 
 
 def _require_scale(measurement: Any) -> Fraction:
@@ -45,7 +99,7 @@ def _require_scale(measurement: Any) -> Fraction:
 
 
 @declared()
-class Measurement(Measuring[MeasuredValues], Generic[L]):
+class Measurement(Measuring, Generic[L]):
     """Values with noise; a frozen value itself, like every mechanism."""
 
     epsilon: Exact = parameter(positive_rational, then=_require_scale)
@@ -57,8 +111,6 @@ class Measurement(Measuring[MeasuredValues], Generic[L]):
     """How many steps a pipeline measures with, for one of its selection."""
     same_way: ClassVar[bool] = False
     """Whether the promise is for values that neighbouring data always move the same way."""
-    lost: ClassVar[float] = 0.0
-    """How much of a step noise on the grid is below zero on average; it is added again."""
 
     @classmethod
     def after(cls, selection: Claims, epsilon: Fraction) -> Self:
@@ -95,16 +147,9 @@ class Measurement(Measuring[MeasuredValues], Generic[L]):
         """The proof: each draw makes up for its own value's change, at most Δ."""
         return [before - after for before, after in zip(values, neighbour, strict=True)]
 
-    def build(self, drawn: Values) -> MeasuredValues:
-        """The release of what was drawn."""
-        return MeasuredValues(
-            values=self.lengths(drawn),
-            epsilon=self.epsilon,
-            promise=Promise(self.epsilon, self.sensitivity, self.same_way),
-            error=self.error(drawn.values.size),
-            rounding=Grid(self.grid).rounding,
-            mechanisms=(MechanismUsed.of(self),),
-        )
+    @property
+    def promise(self) -> Promise:
+        return Promise(self.epsilon, self.sensitivity, self.same_way)
 
     def steps_of(self, values: ArrayLike | PrivateCounts) -> Integers:
         array = array_of(values, sensitivity=self.sensitivity, monotonic=self.same_way)
@@ -124,14 +169,8 @@ class Measurement(Measuring[MeasuredValues], Generic[L]):
         """Measure; the caller has paid. Steps may be those of a selection on a coarser grid."""
         return Values(steps * finer + self.draws(steps.size, 1, secure_bits())[0])
 
-    def lengths(self, drawn: Values | None) -> Floats:
-        """What was measured, if anything was; the known mean that floors lose is added."""
-        steps = np.empty(0) if drawn is None else drawn.values + self.lost
-        return np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
-
     @remembered
-    def error(self, count: int) -> MeasurementError:
-        """What each of `count` released values may be off by."""
+    def error(self, count: int = 1) -> MeasurementError:
         return MeasurementError(self.law_in_steps(count), Grid(self.grid).step)
 
     def variance(self, count: int) -> float:

@@ -145,11 +145,7 @@ class Selecting(Mechanism[P, R]):
 
     @errors_without_answers
     def release(
-        self,
-        answers: Answers,
-        *,
-        labels: Labels = None,
-        account: Account | None = None,
+        self, answers: Answers, *, labels: Labels = None, account: Account | None = None
     ) -> R:
         """Release on secure exact noise. This is the only method that spends ε.
 
@@ -165,21 +161,3 @@ class Selecting(Mechanism[P, R]):
             What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
         """
         return self._release_prepared(self.prepare(answers, labels), account)
-
-
-class Measuring(Mechanism[Integers, R]):
-    """A mechanism that adds noise to values."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def steps_of(self, values: ArrayLike | PrivateCounts) -> Integers:
-        """The values in steps; refused before anything is charged."""
-
-    @errors_without_answers
-    def release(self, values: ArrayLike | PrivateCounts, *, account: Account | None = None) -> R:
-        """Measure `values` on secure exact noise and charge the `account`, if there is one.
-
-        This is the only method that spends ε.
-        """
-        return self._release_prepared(self.steps_of(values), account)

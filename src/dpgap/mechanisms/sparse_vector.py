@@ -15,7 +15,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, NamedTuple, Self
 
@@ -63,11 +63,12 @@ from dpgap.exact.parameters import (
     rational,
     readable_down,
     readable_up,
+    remembered,
     share,
 )
-from dpgap.exact.reals import Floats, GridNoise, Integers, Uniform, decide
+from dpgap.exact.reals import Floats, GridNoise, Integers, decide
 from dpgap.mechanisms.mechanism import Draw, Mechanism, Winners, require_threshold
-from dpgap.mechanisms.top_k import NoisyTopK, TopDraw, claims_of, sums_of_waits
+from dpgap.mechanisms.top_k import NoisyTopK, TopDraw, claims_of, named, sums_of_waits, top_draws
 from dpgap.releases.drawn import Above
 from dpgap.releases.plain import plain
 from dpgap.releases.release import AboveRelease, IndexRelease, MechanismUsed, Promise
@@ -119,11 +120,8 @@ class Stream(NamedTuple):
     def together(self, found: Sequence[Found]) -> Found:
         """What was found in one chunk after another."""
         positions = np.concatenate([each.positions for each in found])
-        if self.labels is not None:
-            labels = self.labels
-            return Found(positions, tuple(labels[at] for at in positions.tolist()))
-        if any(each.labels is None for each in found):
-            return Found(positions, None)
+        if self.labels is not None or any(each.labels is None for each in found):
+            return Found(positions, named(positions, self.labels))
         return Found(positions, tuple(label for each in found for label in each.labels or ()))
 
 
@@ -267,7 +265,6 @@ class Run(ProcessBound):
         self._noise = GridNoise()
         self._outcomes = mechanism.in_steps().run(iter(self._waiting.pop, None), self._noise)
         self._grid = Grid(mechanism.grid)
-        self._offsets = mechanism.gap_offsets.tolist()
         self._used = 0
         self._closed = False
         self._interrupted = False
@@ -309,10 +306,10 @@ class Run(ProcessBound):
         released, never from private data.
         """
         self.refuse_elsewhere("a run")
-        own = None if threshold is None else self._mechanism.over(threshold)
-        steps = self._grid.steps_of_one(answer)
-        if own is not None:  # the program compares all answers with the mechanism's threshold
-            steps += self._grid.up(self._mechanism.threshold) - self._grid.up(own.threshold)
+        over, grid = self._mechanism.over(threshold), self._grid
+        # The program compares all answers with the mechanism's own threshold.
+        steps = grid.steps_of_one(answer)
+        steps += grid.up(self._mechanism.threshold) - grid.up(over.threshold)
         with self._alone():
             if self._closed or self._interrupted:
                 raise RuntimeError("this run is closed: start a new one")
@@ -328,7 +325,7 @@ class Run(ProcessBound):
             branch, gap = next(self._outcomes)
             if branch is not None:
                 self._used += self._mechanism.ways[branch - 1].units
-            answered = self.build(branch, gap, None if own is None else own.threshold)
+            answered = self.build(branch, gap, None if threshold is None else over.threshold)
             self._interrupted = False
             return answered
 
@@ -338,15 +335,13 @@ class Run(ProcessBound):
         """What is said of one question, from its branch, its gap in steps and its threshold."""
         if branch is None or gap is None:
             return self._below if threshold is None else replace(self._below, threshold=threshold)
-        offsets, ways = self._offsets, self._mechanism.ways
-        if threshold is not None:
-            offsets = self._mechanism.over(threshold).gap_offsets.tolist()
+        over, ways = self._mechanism.over(threshold), self._mechanism.ways
         raw = gap * self._grid.width
         # The gap that is shown is centred; over the noisy threshold it proves something.
         made = evidence_of(ways, np.array([branch]), np.array([raw]))
         p_value = None if made is None else float(made.p_values(1)[0])
-        charge = ways[branch - 1].charge
-        return Answer(True, raw + offsets[branch - 1], branch, charge, p_value, threshold)
+        shown = raw + float(over.gap_offsets[branch - 1])
+        return Answer(True, shown, branch, ways[branch - 1].charge, p_value, threshold)
 
     def lower_bound(self, answer: Answer, level: float = 0.95) -> float:
         """The true answer is at least this, with confidence `level`.
@@ -566,6 +561,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
             return [0] * self.live(used), used
         return [*[0] * (branch - 1), move], used + self.ways[branch - 1].units
 
+    @remembered
     def in_steps(self) -> Self:
         """The same mechanism, for answers in whole grid steps."""
         grid = Grid(self.grid)
@@ -591,6 +587,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         return other
 
     @property
+    @remembered
     def gap_offsets(self) -> Floats:
         """For each branch, what to add to a gap in steps, times the grid, to release it.
 
@@ -600,7 +597,9 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         grid, program = Grid(self.grid), self.in_steps()
         means = np.array([way.law.floor_mean for way in program.ways])
         over = (means - program.threshold_law.floor_mean) * grid.width
-        return grid.excess(self.threshold) - over
+        offsets: Floats = grid.excess(self.threshold) - over
+        offsets.flags.writeable = False  # it is remembered
+        return offsets
 
     @property
     def gap_errors(self) -> GapErrors:
@@ -750,22 +749,12 @@ class Classical:
 
     @errors_without_answers
     def release(
-        self,
-        answers: ArrayLike,
-        *,
-        labels: Sequence[Any] | None = None,
-        account: Account | None = None,
+        self, answers: ArrayLike, *, labels: Labels = None, account: Account | None = None
     ) -> IndexRelease:
         """Select on secure exact noise."""
         release = self.mechanism.release(answers, labels=labels, account=account)
-        return IndexRelease(
-            indices=release.indices,
-            labels=release.labels,
-            epsilon=release.epsilon,
-            promise=release.promise,
-            made=release.made,
-            mechanisms=release.mechanisms,
-        )
+        told = {each.name: getattr(release, each.name) for each in fields(IndexRelease)}
+        return IndexRelease(**told)
 
 
 @public
@@ -828,10 +817,8 @@ def exceedances(law: Law, line: int, size: int, bits: Bits) -> Integers:
         low, high = np.floor(law.quantile_bounds(sums))
         floors = np.where(low == high, low, 0).astype(np.int64)
         for at in np.flatnonzero(low != high).tolist():
-            for word in words[len(draws) : start + at + 1].tolist():
-                before = draws[-1] if draws else None
-                uniform = Uniform.of_word(word, bits)
-                draws.append(TopDraw(law, size - len(draws), uniform, before))
+            more = words[len(draws) : start + at + 1].tolist()
+            draws.extend(top_draws(law, size - len(draws), more, bits, *draws[-1:]))
             floors[at] = decide(draws[start + at].enclosure, math.floor)
         below = np.flatnonzero(floors < line)
         if below.size:

@@ -14,7 +14,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, field
 from fractions import Fraction
-from typing import Any, NamedTuple, cast
+from itertools import chain
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from dpgap._package import public
 from dpgap.budget.account import Account
 from dpgap.data.private_counts import (
+    Found,
     GroupedAnswers,
     Groups,
     PrivateCounts,
@@ -47,12 +49,14 @@ from dpgap.exact.laws import (
 from dpgap.exact.parameters import (
     Exact,
     ExactOrNone,
+    altered,
     boolean,
     declared,
     derived,
     parameter,
     positive_integer,
     positive_rational,
+    remembered,
 )
 from dpgap.exact.reals import (
     LOW_MASK,
@@ -64,14 +68,7 @@ from dpgap.exact.reals import (
     Uniform,
     exponential_bounds,
 )
-from dpgap.mechanisms.mechanism import (
-    Answers,
-    Claims,
-    Draw,
-    Selecting,
-    Winners,
-    gaps_of,
-)
+from dpgap.mechanisms.mechanism import Answers, Claims, Draw, Selecting, Winners, gaps_of
 from dpgap.releases.drawn import Ranking
 from dpgap.releases.release import MaxRelease, MechanismUsed, Promise, TopKRelease
 
@@ -132,17 +129,32 @@ class InGroups(NamedTuple):
         ends = np.cumsum(self.groups.sizes[order])
         return self.private_answers[order[np.searchsorted(ends, ranks)]]
 
+    def find(self, groups: Integers, places: Integers) -> Found:
+        """The positions of some members of groups, and what they are called."""
+        found = self.groups.find(groups, places)
+        if self.labels is None:
+            return found
+        return Found(found.positions, named(found.positions, self.labels))
+
     def found(self, selection: "GroupedSelection") -> Draw[Ranking]:
         """The winners by their positions, and what they are called."""
-        positions, own = self.groups.find(selection.groups, selection.places)
-        labels = own if self.labels is None else named(positions, self.labels)
-        answers = self.private_answers[selection.groups]
-        return Draw(Ranking(positions, labels, selection.leads), answers)
+        found = self.find(selection.groups, selection.places)
+        return Draw(Ranking(*found, selection.leads), self.private_answers[selection.groups])
 
 
 Candidates = OneByOne | InGroups
 Output = tuple[tuple[int, ...], Any]
 """What a program tells: the winners, and their leads or their lead."""
+
+
+class Ranked(Claims, Protocol):
+    """A mechanism that ranks noisy answers."""
+
+    @property
+    def k(self) -> int: ...
+    @property
+    def law(self) -> RealLaw: ...
+    def run(self, answers: Vector, noise: Noise) -> tuple[tuple[int, ...], tuple[Scalar, ...]]: ...
 
 
 def candidates(own: Claims, law: RealLaw, answers: Answers, labels: Labels) -> Candidates:
@@ -175,6 +187,21 @@ def law_for(own: Claims, winners: int, noise: str) -> RealLaw:
     if not isinstance(law, RealLaw):
         raise ValueError(f"noise must be {either(RealLaw)} for a Top-K: {law.name} noise can tie")
     return law
+
+
+def ranked_winners(
+    own: Ranked, drawn: Ranking, *, somebody_lost: bool = True, delta: Fraction = Fraction(0)
+) -> Winners:
+    """A ranking in the units of answers; what its leads prove, if they are over one that lost."""
+    width = Grid(own.grid).width
+    leads = (drawn.leads * width).tolist() if somebody_lost else []
+    return Winners(
+        drawn.indices,
+        drawn.labels,
+        gaps_of(drawn.leads, width),
+        Evidence.of(leads, [own.law] * len(leads)),
+        Promise(own.epsilon, own.sensitivity, own.monotonic, delta=delta),
+    )
 
 
 def named(indices: Integers, labels: Labels) -> tuple[Any, ...] | None:
@@ -286,14 +313,12 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
     law: RealLaw = derived(lambda self: law_for(self, self.k, self.noise))
     """The noise that each answer gets."""
 
+    @remembered
     def in_steps(self) -> "NoisyTopK":
         """The same mechanism, for answers in whole grid steps."""
-        steps = Grid(self.grid).up(self.sensitivity)
-        if self.grid is None and steps == self.sensitivity:
-            return self
-        return NoisyTopK(
-            self.k, self.epsilon, monotonic=self.monotonic, sensitivity=steps, noise=self.noise
-        )
+        grid = Grid(self.grid)
+        law = self.law.scaled(1 / grid.step)
+        return altered(self, sensitivity=grid.up(self.sensitivity), grid=None, law=law)
 
     def run(self, answers: Vector, noise: Noise) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:
         """The algorithm: the k winning indices, and each winner's lead over the best loser.
@@ -355,23 +380,11 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
 
     def draw_paid(self, candidates: Candidates) -> Draw[Ranking]:
         """Select; the caller has paid."""
-        program, bits, answers = self.in_steps(), secure_bits(), candidates.private_answers
-        if isinstance(candidates, InGroups):
-            return candidates.found(select_grouped(program, answers, candidates.groups.sizes, bits))
-        selected = select(program, answers, 1, bits)
-        return candidates.found(selected.indices[0], selected.leads[0])
+        return draw_ranking(self.in_steps(), candidates)
 
     def winners(self, drawn: Ranking) -> Winners:
         """What was drawn, in the units of answers; what it proves and what it promises."""
-        leads, width = drawn.leads, Grid(self.grid).width
-        own = (leads * width).tolist() if leads.size == self.k else []  # where somebody lost
-        return Winners(
-            drawn.indices,
-            drawn.labels,
-            gaps_of(leads, width),
-            Evidence.of(own, [self.law] * len(own)),
-            Promise(self.epsilon, self.sensitivity, self.monotonic),
-        )
+        return ranked_winners(self, drawn, somebody_lost=drawn.leads.size == self.k)
 
     def build(self, drawn: Ranking) -> TopKRelease:
         """The release of what was drawn."""
@@ -407,11 +420,7 @@ class NoisyMax(NoisyTopK):
 
     @errors_without_answers
     def release(
-        self,
-        answers: Answers,
-        *,
-        labels: Labels = None,
-        account: Account | None = None,
+        self, answers: Answers, *, labels: Labels = None, account: Account | None = None
     ) -> MaxRelease:
         """Select on secure exact noise: `answers`, `labels` and `account` as for `NoisyTopK`."""
         return cast(MaxRelease, NoisyTopK.release(self, answers, labels=labels, account=account))
@@ -428,7 +437,7 @@ class NoisyMax(NoisyTopK):
 # of the contenders only. They are ranked on floats that enclose their noisy answers; wherever those
 # overlap, the program itself decides, on the same draws. So the result is the program's, exactly.
 #
-# One pass over the answers, constant extra memory.
+# One pass over the answers, constant extra memory. A line, if there is one, is one more contender.
 
 
 _SMALL = 1 << 11
@@ -443,18 +452,50 @@ Bools = NDArray[np.bool_]
 
 
 class Selected(NamedTuple):
-    """One row a run: indices, best first, and each one's lead, in steps."""
+    """One row a run: indices, best first, and each one's lead, in steps.
+
+    Where a line cut the ranking, a row is filled up with −1 and leads of 0.
+    """
 
     indices: Integers
     leads: Integers
 
 
-def select(program: NoisyTopK, answers: Integers, runs: int, bits: Bits) -> Selected:
-    """Run the program `runs` times on the same answers, in steps, with fresh noise."""
+def draw_ranking(program: Ranked, candidates: Candidates, line: int | None = None) -> Draw[Ranking]:
+    """Run the program once on secure noise; with a line, if that is one that competes."""
+    bits, answers = secure_bits(), candidates.private_answers
+    if isinstance(candidates, InGroups):
+        sizes = candidates.groups.sizes
+        return candidates.found(select_grouped(program, answers, sizes, bits, line))
+    (indices,), (leads,) = select(program, answers, 1, bits, line)
+    count = np.count_nonzero(indices >= 0)
+    # Views would hold more than is released.
+    return candidates.found(indices[:count].copy(), leads[:count].copy())
+
+
+def select(
+    program: Ranked, answers: Integers, runs: int, bits: Bits, line: int | None = None
+) -> Selected:
+    """Run the program `runs` times on the same answers, in steps, with fresh noise.
+
+    A line is the last candidate, with noise of its own.
+    """
     rows = []
     for some, words in contenders(program.law, program.k, answers, runs, bits):
-        ranking = _rank(program, answers[some], words, bits)
-        rows.append((some[ranking.indices], ranking.leads))
+        values, names = answers[some], some
+        if line is not None:
+            values, names = np.append(values, line), np.append(some, -1)
+            own = bits.words(program.law.words, words.shape[1], 1)
+            words = np.concatenate([words, own], axis=2)
+        low, high = noisy_bounds(values - values.max(), program.law.bounds(words))
+        rank = ranked if line is None else ranked_to_line
+        indices, leads, certain = rank(low, high, program.k)
+        for row in np.flatnonzero(~certain):
+            noise = RealNoise(program.law.reals(words[:, row], bits))
+            winners, whole = program.run(answers[some].tolist(), noise)
+            indices[row], leads[row] = -1, 0
+            indices[row, : len(winners)], leads[row, : len(whole)] = winners, whole
+        rows.append((names[indices], leads))
     return Selected(*map(np.concatenate, zip(*rows, strict=True)))
 
 
@@ -532,16 +573,6 @@ def noisy_bounds(offsets: Integers, ends: tuple[Floats, Floats]) -> tuple[Floats
     return whole + low - slack, whole + high + slack
 
 
-def _rank(program: NoisyTopK, answers: Integers, words: Words, bits: Bits) -> Selected:
-    """Rank every row of `words` (shape: words of a draw, runs, answers)."""
-    low, high = noisy_bounds(answers - answers.max(), program.law.bounds(words))
-    order, leads, certain = ranked(low, high, program.k)
-    for row in np.flatnonzero(~certain):
-        noise = RealNoise(program.law.reals(words[:, row], bits))
-        order[row], leads[row] = program.run(answers.tolist(), noise)
-    return Selected(order, leads)
-
-
 def ranked(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Bools]:
     """Rank enclosed numbers row by row: the best k, their leads, and where that is certain."""
     order, low, high, certain = in_order(low, high, min(k + 1, low.shape[1]))
@@ -551,6 +582,20 @@ def ranked(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Bools
     # Rows left open may hold infinities; they are replaced. A copy, because a view would still
     # hold the ranking of those who lost.
     return order[:, :k].copy(), least.astype(np.int64), certain
+
+
+def ranked_to_line(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Bools]:
+    """The same up to the last column, which is a line: −1 and leads of 0 are after it."""
+    line = low.shape[1] - 1
+    order, low, high, certain = in_order(low, high, min(k, line) + 1)
+    is_line = order == line
+    ends = np.where(is_line.any(axis=1), is_line.argmax(axis=1), order.shape[1] - 1)[:, None]
+    least = np.floor(low - np.take_along_axis(high, ends, axis=1))
+    most = np.floor(high - np.take_along_axis(low, ends, axis=1))
+    wins = np.arange(order.shape[1]) < ends
+    certain &= ((least == most) | ~wins).all(axis=1)
+    indices, leads = np.where(wins, order, -1), np.where(wins, least, 0.0).astype(np.int64)
+    return indices[:, :-1].copy(), leads[:, :-1].copy(), certain
 
 
 def in_order(low: Floats, high: Floats, need: int) -> tuple[Integers, Floats, Floats, Bools]:
@@ -599,16 +644,25 @@ class GroupedSelection(NamedTuple):
 
 
 def select_grouped(
-    program: NoisyTopK, values: Integers, sizes: Integers, bits: Bits
+    program: Ranked, values: Integers, sizes: Integers, bits: Bits, line: int | None = None
 ) -> GroupedSelection:
     """Run the program once on answers given as values and how many answers have each."""
     law = require_memoryless(program.law, "for grouped answers")
+    if not values.size:  # a line is alone
+        return GroupedSelection(values, values, values)
     tops = Tops(law, program.k, values, sizes, bits)
-    order, leads, certain = ranked(tops.low[None], tops.high[None], program.k)
-    winners, whole = order[0], leads[0]
-    if not certain[0]:
-        indices, exact_leads = program.run(values[tops.groups].tolist(), RealNoise(tops.exact()))
-        winners, whole = np.array(indices), np.array(exact_leads, dtype=np.int64)
+    ends, exact, rank = (tops.low, tops.high), tops.exact(), ranked
+    if line is not None:
+        words, over = bits.words(law.words, 1), np.array([line - int(values.max())])
+        own = noisy_bounds(over, law.bounds(words))
+        ends = np.append(ends[0], own[0]), np.append(ends[1], own[1])
+        exact, rank = chain(exact, law.reals(words, bits)), ranked_to_line
+    (indices,), (leads,), (is_certain,) = rank(ends[0][None], ends[1][None], program.k)
+    count = np.count_nonzero(indices >= 0)
+    winners, whole = indices[:count], leads[:count]
+    if not is_certain:
+        told = program.run(values[tops.groups].tolist(), RealNoise(exact))
+        winners, whole = (np.array(each, dtype=np.int64) for each in told)
     groups = tops.groups[winners]
     return GroupedSelection(groups, places_of(groups, sizes, bits), whole)
 
@@ -666,16 +720,13 @@ class Tops:
 
     def exact(self) -> Iterator[Refined]:
         """The noise of each contender; to be asked for once, since it draws what is left open."""
-        draws: dict[tuple[int, int], TopDraw] = {}
+        draws: dict[int, list[TopDraw]] = {}
         for start, groups, words in self._blocks:
-            for position, row in enumerate(words.tolist(), start):
-                for group, word in zip(groups.tolist(), row, strict=True):
-                    left = int(self._sizes[group]) - position
-                    uniform = Uniform.of_word(word, self._bits)
-                    before = draws.get((group, position - 1))
-                    draws[group, position] = TopDraw(self._law, left, uniform, before)
-        for key in zip(self.groups.tolist(), self._positions.tolist(), strict=True):
-            yield draws[key].enclosure
+            for group, own in zip(groups.tolist(), words.T.tolist(), strict=True):
+                before, left = draws.setdefault(group, []), int(self._sizes[group]) - start
+                before.extend(top_draws(self._law, left, own, self._bits, *before[-1:]))
+        for group, position in zip(self.groups.tolist(), self._positions.tolist(), strict=True):
+            yield draws[group][position].enclosure
 
 
 def sums_of_waits(start: Floats, words: Words, left: Integers) -> Floats:
@@ -744,6 +795,15 @@ class TopDraw:
             ends = Fraction(math.floor(low * fine), fine), Fraction(math.ceil(high * fine), fine)
             draw._sums[level] = ends
         return self._sums[level]
+
+
+def top_draws(
+    law: Quantiles, left: int, words: Sequence[int], bits: Bits, before: TopDraw | None = None
+) -> Iterator[TopDraw]:
+    """The next largest of so many draws that are `left`, one for each word."""
+    for taken, word in enumerate(words):
+        before = TopDraw(law, left - taken, Uniform.of_word(word, bits), before)
+        yield before
 
 
 def places_of(groups: Integers, sizes: Integers, bits: Bits) -> Integers:

@@ -362,7 +362,7 @@ class HistogramRoute:
     def build(self, drawn: Measuring[ReadOff], question: Question | None = None) -> Measured:
         """The release of what was drawn: the answer to a question, if there is one."""
         read_off, histogram = drawn.chosen, self.histogram
-        values = histogram.lengths(read_off.values)
+        values = histogram.lengths(read_off)
         found = EstimatedWinners.plain(values, histogram.error_of(read_off))
         winners = Winners(read_off.indices, read_off.labels, np.empty(0), None, histogram.promise)
         steps = (("measure", histogram),)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dpgap._package import how_to_get
-from dpgap.exact.parameters import approximately, exact_text, few_digits_up, readable
+from dpgap.exact.parameters import approximately, exact_text, few_digits, readable
 from dpgap.printable import plural, printable, visible
 from dpgap.releases.findings import (
     cut_in_words,
@@ -444,9 +444,9 @@ def _guarantee_of_all(releases: Sequence[Release]) -> Guarantee:
     paid = {release.made.ledger or place: release for place, release in enumerate(releases)}
     epsilon = sum((getattr(each, "spent", each.epsilon) for each in paid.values()), Fraction(0))
     delta = sum((each.promise.delta for each in paid.values()), Fraction(0))
-    chance = Fraction(few_digits_up(delta)) if delta else delta
+    chance = Fraction(few_digits(delta)) if delta else delta
     asked_most = max(questions, key=lambda question: not question.is_of_all)
-    promise = asked_most.promise_of(Fraction(few_digits_up(epsilon)), chance)
+    promise = asked_most.promise_of(Fraction(few_digits(epsilon)), chance)
     promise = f"All of this page together: {promise[0].lower()}{promise[1:]}"
     return [], " ".join([promise, *common]), own
 

@@ -32,7 +32,7 @@ from dpgap.exact.parameters import (
     confidence_level,
     exact_text,
     factor,
-    few_digits_up,
+    few_digits,
     positive_integer,
     readable,
     readable_up,
@@ -154,7 +154,7 @@ class Promise(NamedTuple):
         kind, delta, but = "Pure differential privacy", "no δ", ""
         public = "The number of answers, their labels and all parameters are public."
         if self.delta:
-            kind, delta = "Differential privacy", f"δ = {with_power(few_digits_up(self.delta))}"
+            kind, delta = "Differential privacy", f"δ = {with_power(few_digits(self.delta))}"
             but = ", except that with a chance of at most δ an item is shown that only they have"
             public = "All parameters are public. Which items there are is private."
         return (

@@ -349,7 +349,7 @@ class LikelyClasses(NamedTuple):
 
 def _likely(classes: Classes, scale: float) -> tuple[Integers, Floats, Floats]:
     """Numbers, margins and logarithms of sizes of the classes that are not negligible."""
-    blocks = [classes.block(*each) for each in classes.blocks(_CLASSES_AT_ONCE)]
+    blocks = list(classes.blocks(_CLASSES_AT_ONCE))
     weights = [each.margins / scale + each.log_sizes for each in blocks]
     least = max(float(each.max()) for each in weights) - _NEGLIGIBLE
     numbers = np.concatenate(
