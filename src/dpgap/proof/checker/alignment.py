@@ -12,6 +12,7 @@ of the paper, and what we add to it)
 - discrete: the shifts use only the discrete part of the output, so there are countably many;
 - draws: how many draws are taken, and from which laws, is determined by the output;
 - support: shifted noise can be drawn at all;
+- grid: where noise is on a grid, shifts are whole steps;
 - function: `run`, `align` and `unalign` use what they are given, and no more.
 
 `trial` checks these on one path. A path may be one point, or a whole region of answers and noise:
@@ -159,28 +160,10 @@ def take_apart(output: Any) -> tuple[Skeleton, list[Affine]]:
     return Skeleton(kind, output.hex() if kind is float else output, output), []
 
 
-def corners(laws: Sequence[Any], shifts: Sequence[Scalar]) -> list[Scalar]:
-    """The whole cost of the shifts; where it depends on θ, at both ends."""
-    costs = [law.cost(shift) for law, shift in zip(laws, shifts, strict=True)]
-    if not any(isinstance(cost, tuple) for cost in costs):
-        return [sum(costs, Fraction(0))]
-    return [
-        sum((cost[end] if isinstance(cost, tuple) else cost for cost in costs), Fraction(0))
-        for end in (0, 1)
-    ]
-
-
-def at_most(laws: Sequence[Any], ranges: Sequence[tuple[Any, Any]], allowed: Exact) -> bool:
-    """Whether shifts anywhere in their ranges are certain to cost no more than allowed.
-
-    Only for laws that are known to charge more for farther shifts; others get no answer here.
-    """
-    if not all(law.monotone_cost for law in laws):
-        return False
-    if any(high == math.inf for _, high in ranges):
-        return False
-    farthest = [max(abs(low), abs(high)) for low, high in ranges]
-    return all(total <= allowed for total in corners(laws, farthest))
+def cost_of(laws: Sequence[Any], shifts: Sequence[Scalar]) -> Scalar:
+    """The whole cost of the shifts, each by its own law."""
+    costs = (law.cost(shift) for law, shift in zip(laws, shifts, strict=True))
+    return sum(costs, Fraction(0))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -310,6 +293,7 @@ def trial(
     """
     made = run_and_align(mechanism, answers, neighbour, judge)
     draws, shifts = made.draws, made.shifts
+    judge.require_steps(shifts)
     for law, value, shift in zip(draws.laws, draws.values, shifts, strict=True):
         out = Violation("support", f"shifting {value} takes it out of its support")
         judge.require(law.supports(value + shift), out)
@@ -394,13 +378,10 @@ def require_undone(mechanism: Any, made: Trial, judge: Judge) -> Told:
     told = Told("unalign", made.skeleton, judge.transcript, [*map(forms.form_of, back)])
     if any(map(forms.draws_of, back)):
         raise Violation("one-to-one", "unalign uses noise that it was not given")
-    # The matrices must be whole; on a grid, so must be all that is added.
-    for law, *both in zip(made.draws.laws, made.shifts, back, strict=True):
-        for terms, constant in map(forms.form_of, both):
-            noise = [by for name, by in terms.items() if isinstance(name, int) or name[0] == "ν"]
-            every = [*terms.values(), constant] if law.can_tie else noise
-            if any(Fraction(by).denominator > 1 for by in every):
-                raise Violation("one-to-one", "an alignment with unalign must shift by whole parts")
+    for terms, _ in map(forms.form_of, (*made.shifts, *back)):
+        noise = [by for name, by in terms.items() if isinstance(name, int) or name[0] == "ν"]
+        if any(by.denominator > 1 for by in noise):
+            raise Violation("one-to-one", "an alignment with unalign must shift by whole parts")
     for at, (value, name, by) in enumerate(zip(drawn, shifted, back, strict=True)):
         lost = Violation("one-to-one", f"unalign does not lead back to {forms.noise_name(at)}")
         judge.require_zero(shifted[name] + forms.in_terms(by, shifted) - value, lost)
@@ -594,6 +575,9 @@ class Point(forms.PathExplorer):
         if not condition:
             raise violation
 
+    def require_steps(self, shifts: Sequence[Scalar]) -> None:
+        """Nothing is said of a grid: numbers at a point may be any fractions."""
+
     def require_zero(self, form: Affine, violation: Violation) -> None:
         """Raise the violation if the form is not zero."""
         if self._at(form) != 0:
@@ -601,7 +585,7 @@ class Point(forms.PathExplorer):
 
     def require_cost(self, laws: Sequence[Any], shifts: Sequence[Scalar]) -> None:
         """Raise a violation if shifting the draws costs more than ε."""
-        total = max(corners(laws, [Fraction(self._at(shift)) for shift in shifts]))
+        total = cost_of(laws, [Fraction(self._at(shift)) for shift in shifts])
         if total > self.epsilon:
             allowed = readable(Fraction(self.epsilon))
             raise Violation("cost", f"the shifts cost {readable(total)}, more than {allowed}")

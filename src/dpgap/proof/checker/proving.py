@@ -50,6 +50,7 @@ _NEXT = {
     "output": "Shift the draws that the output above depends on by the missing amount.",
     "cost": "Try shifts that are smaller, or fewer; or more noise; or a larger ε.",
     "support": "Try shifts that never go down, or noise that may be negative.",
+    "grid": "Shift by whole steps; or, if the noise is real, prove it without ties.",
     "acyclic": "Try shifts that depend on fewer draws, or write unalign, which undoes them.",
     "one-to-one": "Let unalign find out from the shifted noise how far it was shifted.",
     "function": "Let align depend on its arguments only: keep nothing from run.",
@@ -220,7 +221,8 @@ def prove(
     `prove(lambda unknown: Shifted(by=unknown("by")), …)`. ε, sensitivity and monotonic are taken
     from the mechanism where it has them. `neighbours` is "general", "rising" or "falling"; for a
     monotonic mechanism both directions are proved. `within` confines all answers to a range that
-    they cannot leave. `ties` counts ties, for noise on a grid. For a mechanism that has a `reach`,
+    they cannot leave. `ties` counts ties, for answers and noise on a grid: whole multiples of the
+    mechanism's `grid`, or whole numbers. For a mechanism that has a `reach`,
     the changes of all answers add up to at most that many sensitivities.
     """
     count = positive_integer("n", n)
@@ -316,6 +318,7 @@ def _explore(
 
     paths = Paths(claim.epsilon, ties=claim.ties)
     made = _build(mechanism, paths.unknown)
+    paths.step = getattr(made, "grid", None) or 1
     if paths.transcript:
         raise BadProgram("the mechanism asks about an unknown while it is made: ask in run instead")
     anew = partial(deepcopy, deepcopy(made)) if hasattr(made, "unalign") else None
@@ -351,7 +354,7 @@ def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
     start = time.perf_counter()
     paths, cycle, violation = _explore(mechanism, kind, claim, alignment.trial)
     example = None
-    if violation is not None:
+    if violation is not None and violation.condition != "grid":  # no point is off the grid
         rest = paths.point()
         answers = tuple(rest.pop(f"q{i}", Fraction(0)) for i in range(claim.n))
         neighbour = tuple(q + rest.pop(f"d{i}", Fraction(0)) for i, q in enumerate(answers))

@@ -138,6 +138,7 @@ def prove_steps(mechanism: Any, kind: str, *, ties: bool) -> list[Theorem]:
     share = forms.exact(mechanism.epsilon) - mechanism.capacity * forms.exact(mechanism.unit)
     budget = Budget(opening, share, mechanism.capacity, forms.exact(mechanism.unit), whole=True)
     judge = recording(forms.exact(mechanism.epsilon), ties=ties)
+    judge.step = getattr(mechanism, "grid", None) or 1
     judge.given_whole(judge.unknown("used"))
     return [prove_step(type(mechanism).__name__, mechanism, budget, kind, judge)]
 
@@ -186,6 +187,7 @@ def prove_step(name: str, program: Any, budget: Budget, kind: str, judge: "Recor
             not asked and not any(map(forms.draws_of, (*shifts, rise))),
             Violation("acyclic", "a shift depends on noise"),
         )
+        judge.require_steps([*shifts, by])
         for law, value, shift in zip(draws.laws, draws.values, shifts, strict=True):
             out = Violation("support", "a shift takes noise out of its support")
             judge.require(law.supports(value + shift), out)
@@ -509,6 +511,7 @@ def _require_steps(mechanism: SparseVector) -> None:
 def _prove(mechanism: SparseVector, kind: str) -> Theorem:
     """One step with any units, limits and margins."""
     judge = recording(mechanism.epsilon, ties=True)
+    judge.step = mechanism.grid or 1
     capacity = judge.unknown("capacity")
     ways: list[Branch] = []
     limits: list[Affine] = []
