@@ -429,8 +429,8 @@ class RiseByTheFirst(Stepwise):
     def step(self, used, answer, shared, noise):
         return answer - shared, used
 
-    def rise(self, answers, neighbour):
-        return neighbour.first - answers.first
+    def rise(self, before, after):
+        return after.first - before.first
 
     def live(self, used):
         return True
@@ -535,9 +535,10 @@ _from_before = []
 
 
 class AsksAnOldJudge:
-    """Keeps a number from the pass that looks for cycles, and asks through it in the next."""
+    """Keeps a number from the proof for answers that rise, and asks through it in the next."""
 
     epsilon = Fraction(1, 100)
+    monotonic = True
 
     def run(self, answers, noise):
         for _ in range(2):

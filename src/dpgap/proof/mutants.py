@@ -214,7 +214,7 @@ FAR = 1000
 _DRAW = "noise.draw(way.law)"
 _ABOVE, _BELOW = "Outcome(way.number, gap)", "Outcome(None, None)"
 _OPENING = "self.threshold + noise.draw(self.threshold_law)"
-_RISE = "(rise := self.rise(answers, neighbour))"
+_RISE = "(rise := self.rise(sum(answers), sum(neighbour)))"
 _SHIFTS_BELOW, _SHIFTS_ABOVE = "[0] * self.live(used)", "[*[0] * (branch - 1), move]"
 
 # It says above or below and nothing else.

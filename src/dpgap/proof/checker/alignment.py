@@ -447,8 +447,8 @@ class Dependence:
     laws: dict[Skeleton, list[Law]] = field(default_factory=dict)
     told: "Functions" = field(default_factory=lambda: Functions())
 
-    def add(self, trial: Trial) -> Aligned:
-        """Take one more path into account; what is known of its kind of output now."""
+    def add(self, trial: Trial) -> None:
+        """Take one more path into account."""
         self.told.add(trial)
         laws = trial.draws.laws
         known = self.laws.setdefault(trial.skeleton, laws)
@@ -467,7 +467,6 @@ class Dependence:
                 kind.varying.add(number)
         for about, _ in trial.questions:
             kind.asked |= about
-        return kind
 
     def cycle(self) -> list[int]:
         """A cycle of the first kind of output whose alignment is not acyclic, or nothing."""

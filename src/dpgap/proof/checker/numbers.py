@@ -428,7 +428,7 @@ class PathExplorer:
         self.count = self._ended = 0
         self.start_over()
 
-    def explore(self, body: Callable[[], None]) -> None:
+    def explore(self, body: Callable[[], object]) -> None:
         """Run the body on every path; `stop` leaves one early, before an alignment begins."""
         while True:
             self.start_over()

@@ -188,7 +188,7 @@ class Paths(forms.PathExplorer):
         """Whether there is an unknown in the form that nothing is known about."""
         return not self._known.issuperset(forms.terms_of(form))
 
-    def _range(self, number: Scalar) -> tuple[Exact | float, Exact | float]:
+    def _range(self, number: Scalar) -> tuple[Any, Any]:
         terms, constant = forms.form_of(number)
         low: Exact | float = constant
         high: Exact | float = constant

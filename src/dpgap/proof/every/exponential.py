@@ -41,7 +41,6 @@ from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING, Th
 from dpgap.proof.every import few_answers
 from dpgap.proof.every.few_answers import FEW, Make, recording
 from dpgap.proof.every.memory import require_uniform
-from dpgap.proof.every.steps import Summed, require_no_loop
 
 
 def prove_one_sided(made: Make, kind: str, few: Sequence[tuple[int, int]] = FEW) -> list[Theorem]:
@@ -100,7 +99,6 @@ def _prove_of_any(sample: NoisyTopK, few: Sequence[tuple[int, int]]) -> list[The
 
 def prove_falls(sample: NoisyTopK, kind: str) -> Theorem:
     """Each answer falls behind the rise by 0 at least, and by the noise's scale for one winner."""
-    require_no_loop(type(sample).rise)
     judge = recording(None, ties=True)
     answer, rest, others = map(judge.unknown, ("answer", "rest", "others_move"))
     move = judge.between("move", *DIRECTIONS[kind])
@@ -110,8 +108,7 @@ def prove_falls(sample: NoisyTopK, kind: str) -> Theorem:
     beyond = Violation("range", "an answer can fall behind by less than 0 or too much")
 
     def on_path() -> None:
-        sides: Any = Summed((answer, rest)), Summed((answer + move, rest + others))
-        rise = sample.rise(*sides)
+        rise = sample.rise(answer + rest, answer + move + rest + others)
         judge.require(rise - move >= 0, beyond)
         judge.require(rise - move <= most, beyond)
 
