@@ -25,9 +25,9 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
-from dpgap.exact.laws import Law, Noise, Scalar, require_law
+from dpgap.exact.laws import Law, Scalar, require_law
 from dpgap.exact.parameters import readable
 from dpgap.proof.checker import numbers as forms
 from dpgap.proof.checker.numbers import Affine, BadNoise, BadProgram, Condition, Exact, Violation
@@ -38,16 +38,6 @@ if TYPE_CHECKING:
 _MOST = 10_000
 """So many draws, or outcomes, are taken for no end."""
 _SECONDS = 10.0
-
-
-class Mechanism(Protocol):
-    """What can be proved."""
-
-    def run(self, answers: Any, noise: Noise) -> Any:
-        """The program."""
-
-    def align(self, answers: Any, neighbour: Any, noise: Any, output: Any) -> Any:
-        """One shift for every draw, in the order drawn."""
 
 
 Answers = Sequence[Scalar]
@@ -388,7 +378,7 @@ def require_undone(mechanism: Any, made: Trial, judge: Judge) -> Told:
     return told
 
 
-def _run(mechanism: Mechanism, answers: Given, noise: Any) -> Any:
+def _run(mechanism: Any, answers: Given, noise: Any) -> Any:
     with forms.guarded("run", _SECONDS):
         return collect(mechanism.run(answers, Source(noise)))
 
@@ -591,7 +581,7 @@ class Point(forms.PathExplorer):
 
 
 def check(
-    mechanism: Mechanism,
+    mechanism: Any,
     answers: Sequence[Scalar],
     neighbour: Sequence[Scalar],
     noise: Sequence[Scalar],
@@ -604,7 +594,7 @@ def check(
     >>> top = dpgap.NoisyMax(epsilon=1)
     >>> check(top, answers=[5, 3], neighbour=[4, 4], noise=[0, 1])
     """
-    allowed = forms.exact(mechanism.epsilon if epsilon is None else epsilon)  # type: ignore[attr-defined]
+    allowed = forms.exact(mechanism.epsilon if epsilon is None else epsilon)
     fixed = [forms.exact(value) for value in noise]
     before, after = ([forms.exact(a) for a in side] for side in (answers, neighbour))
     point = Point(fixed, allowed)
