@@ -242,8 +242,9 @@ def in_terms(number: Any, of: Mapping[Unknown, Affine]) -> Any:
     terms = terms_of(number)
     rest = {unknown: by for unknown, by in terms.items() if unknown not in of}
     total = affine(_PATH.of(number), rest, constant_of(number))
-    for unknown in terms.keys() - rest.keys():
-        total = total + of[unknown] * terms[unknown]
+    for unknown, by in terms.items():
+        if unknown in of:
+            total = total + of[unknown] * by
     return total
 
 
