@@ -404,27 +404,6 @@ def _shifts(mechanism: Any, who: str, sides: Any, noise: Any, output: Any) -> li
 
 
 @dataclass(slots=True)
-class Aligned:
-    """What the shifts are on the paths with one kind of output."""
-
-    shifts: list[Scalar]
-    """Those of the first path."""
-    within: list[set[int]]
-    """For each shift the draws in it, on any path."""
-    varying: set[int] = field(default_factory=set)
-    """The shifts that are not the same form on all paths."""
-    asked: set[int] = field(default_factory=set)
-    """The draws that the alignment asked about."""
-
-    def needs(self) -> list[set[int]]:
-        """For each shift, the draws that it depends on."""
-        return [
-            inside | (self.asked if number in self.varying else set())
-            for number, inside in enumerate(self.within)
-        ]
-
-
-@dataclass(slots=True)
 class Dependence:
     """Which draws each shift depends on, over all paths with the same discrete output.
 
@@ -433,7 +412,7 @@ class Dependence:
     about noise, are part of what is given.
     """
 
-    kinds: dict[Any, Aligned] = field(default_factory=dict)
+    kinds: dict[Any, list[Trial]] = field(default_factory=dict)
     laws: dict[Skeleton, list[Law]] = field(default_factory=dict)
     told: "Functions" = field(default_factory=lambda: Functions())
 
@@ -450,17 +429,23 @@ class Dependence:
             )
         before_noise = itertools.takewhile(lambda question: not question[0], trial.questions)
         key = (trial.skeleton, tuple(answer for _, answer in before_noise))
-        kind = self.kinds.setdefault(key, Aligned(trial.shifts, [set() for _ in trial.shifts]))
-        for number, (shift, before) in enumerate(zip(trial.shifts, kind.shifts, strict=True)):
-            kind.within[number] |= forms.draws_of(shift)
-            if forms.form_of(shift) != forms.form_of(before):
-                kind.varying.add(number)
-        for about, _ in trial.questions:
-            kind.asked |= about
+        self.kinds.setdefault(key, []).append(trial)
 
     def cycle(self) -> list[int]:
         """A cycle of the first kind of output whose alignment is not acyclic, or nothing."""
-        return next(filter(None, (find_cycle(kind.needs()) for kind in self.kinds.values())), [])
+        return next(filter(None, (find_cycle(_needs(kind)) for kind in self.kinds.values())), [])
+
+
+def _needs(kind: Sequence[Trial]) -> list[set[int]]:
+    """For each shift, the draws that it depends on."""
+    asked = {draw for trial in kind for about, _ in trial.questions for draw in about}
+    needs = []
+    for shifts in zip(*(trial.shifts for trial in kind), strict=True):
+        first = forms.form_of(shifts[0])
+        varies = any(forms.form_of(shift) != first for shift in shifts)
+        needs.append({draw for shift in shifts for draw in forms.draws_of(shift)})
+        needs[-1] |= asked if varies else set()
+    return needs
 
 
 class Functions:
