@@ -285,13 +285,31 @@ def test_mechanisms_of_others_are_proved_or_refuted(of_others, name, code, endin
         ("prove", "{mine}:counts", 2, "{mine}:counts is not a mechanism: name a class"),
         ("prove", "{mine}:Fails", 2, "run failed: ZeroDivisionError"),
         ("prove", "broken_{mine}:f", 1, "broken_{mine} cannot be imported: ZeroDivisionError"),
-        ("audit", "NoisyMax", 2, "--epsilon is for what is named as package.module:name"),
+        ("audit", "NoisyMax", 2, "--epsilon is for what is named as package.module:name. To use"),
     ],
 )
 def test_a_wrong_address_is_refused_in_words(of_others, command, address, code, words):
     result = call(command, address.format(mine=of_others), "--epsilon", "1")
     assert result.exit_code == code
     assert result.stderr.lstrip().startswith(f"dpgap: {words.format(mine=of_others)}")
+
+
+@pytest.mark.parametrize("given", [["audit", "--samples", "5000"], ["prove", "-n", "2"]])
+@pytest.mark.parametrize("name", [["NoisyMax"], []])
+def test_an_option_for_others_is_refused_with_what_to_do_instead(
+    given, name, tmp_path, monkeypatch
+):
+    command, *options = given
+    refused = call(command, *name, *options)
+    assert refused.exit_code == 2
+    assert f"{options[0]} is for what is named as package.module:name" in refused.stderr
+    advice = re.search(r"write '(.*)' to a file (\S+), and name (\S+)", refused.stderr)
+    line, file, address = advice.groups()
+    (tmp_path / file).write_text(f"import dpgap\n{line}\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    assert call(command, address, *options).exit_code == 0
 
 
 def test_an_audit_without_a_claim_is_refused(of_others):

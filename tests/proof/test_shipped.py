@@ -7,10 +7,10 @@ import pytest
 from faults import with_scales
 
 import dpgap
-from dpgap.exact.laws import NOISES, LaplaceNoise
+from dpgap.exact.laws import NOISES
 from dpgap.exact.parameters import altered
 from dpgap.proof import prove, search
-from dpgap.proof.cases import AnyShare, cases, for_any_share
+from dpgap.proof.cases import cases
 from seams import quick_in
 
 CASES = cases()
@@ -94,14 +94,6 @@ def test_where_all_answers_win_exponential_noise_costs_a_part_less(n, part):
     mechanism = dpgap.NoisyTopK(n, 1, noise="exponential")
     assert prove(mechanism, n, epsilon=part).verdict == "PROVED"
     assert prove(mechanism, n, epsilon=part * Fraction(99, 100)).condition == "cost"
-
-
-def test_a_cost_that_is_not_affine_in_the_share_is_refused():
-    with pytest.raises(ValueError, match="not affine"):
-        for_any_share(lambda share: LaplaceNoise(share))
-    shared = for_any_share(lambda share: LaplaceNoise(1 / share))
-    assert shared == AnyShare(LaplaceNoise(Fraction(4)), LaplaceNoise(Fraction(4, 3)))
-    assert shared.cost(Fraction(-2)) == (0, 2)
 
 
 @pytest.mark.parametrize(

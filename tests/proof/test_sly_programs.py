@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import pytest
 
+from dpgap.exact.laws import GeometricNoise
 from dpgap.proof import BadProgram, ExponentialNoise, LaplaceNoise, Stepwise, prove, prove_every
 from dpgap.proof.checker.numbers import Stop
 
@@ -428,8 +429,8 @@ class RiseByTheFirst(Stepwise):
     def step(self, used, answer, shared, noise):
         return answer - shared, used
 
-    def rise(self, answers, neighbour):
-        return neighbour.first - answers.first
+    def rise(self, before, after):
+        return after.first - before.first
 
     def live(self, used):
         return True
@@ -534,9 +535,10 @@ _from_before = []
 
 
 class AsksAnOldJudge:
-    """Keeps a number from the pass that looks for cycles, and asks through it in the next."""
+    """Keeps a number from the proof for answers that rise, and asks through it in the next."""
 
     epsilon = Fraction(1, 100)
+    monotonic = True
 
     def run(self, answers, noise):
         for _ in range(2):
@@ -565,6 +567,67 @@ class AsksAnOldJudge:
 def test_what_hides_an_answer_elsewhere_is_refused(program, why):
     with pytest.raises(BadProgram, match=why):
         prove(program, 1)
+
+
+class HalvesTheAnswer:
+    """Noise in whole steps beside half an answer: the fraction tells whether the answer is even."""
+
+    epsilon = Fraction(1, 4)
+    sensitivity = 1
+    law = GeometricNoise(Fraction(2))
+
+    def run(self, answers, noise):
+        return answers[0] / 2 + noise.draw(self.law)
+
+    def align(self, answers, neighbour, noise, output):
+        return [(answers[0] - neighbour[0]) / 2]
+
+
+class HalvesItWithFlooredNoise(HalvesTheAnswer):
+    law = LaplaceNoise(Fraction(2))
+
+
+class RaisesByHalfAStep(HalvesTheAnswer):
+    """It is about a single bit, but no whole number is half a step above another."""
+
+    def run(self, answers, noise):
+        return bool(noise.draw(self.law) >= answers[0] / 2)
+
+    def align(self, answers, neighbour, noise, output):
+        return [Fraction(1, 2) if output else -Fraction(1, 2)]
+
+
+@pytest.mark.parametrize("program", [HalvesTheAnswer, HalvesItWithFlooredNoise, RaisesByHalfAStep])
+def test_a_shift_by_half_a_step_is_refused_where_noise_is_on_a_grid(program):
+    proof = prove(program(), 1, ties=True)
+    assert (proof.verdict, proof.condition, proof.counterexample) == ("REFUTED", "grid", None)
+    assert "Shift by whole steps" in str(proof)
+    finer = program()
+    finer.grid = Fraction(1, 2)  # half a step of whole numbers is a step there
+    assert (prove(finer, 1, ties=True).verdict == "PROVED") is (program is RaisesByHalfAStep)
+
+
+def test_a_shift_by_half_of_real_noise_is_proved():
+    assert prove(HalvesItWithFlooredNoise(), 1).verdict == "PROVED"
+
+
+class StepsByHalves(Stepwise):
+    """As a stream: what is released of each answer tells whether it is even."""
+
+    epsilon, capacity, unit = 1, 1, Fraction(1, 2)
+    shared_law = LaplaceNoise(Fraction(2))
+    law = GeometricNoise(Fraction(4))
+
+    def step(self, used, answer, shared, noise):
+        value = answer / 2 + noise.draw(self.law)
+        return value - shared / 2, used + 1
+
+    def align_step(self, used, move, outcome):
+        return [move / 2], used + 1
+
+
+def test_a_stream_that_shifts_by_half_a_step_is_refused():
+    assert prove_every(StepsByHalves(), ties=True).condition == "grid"
 
 
 @pytest.mark.parametrize("name", ["η0", "q1", 7])

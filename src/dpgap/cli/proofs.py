@@ -90,7 +90,10 @@ def is_address(name: str | None, options: NamedTuple) -> bool:
     for field, value in options._asdict().items():
         if value != options._field_defaults[field]:
             shown = f"-{field}" if len(field) == 1 else f"--{field}"
-            raise UsageError(f"{shown} is for what is named as package.module:name")
+            raise UsageError(
+                f"{shown} is for what is named as package.module:name. To use it for a mechanism "
+                "of dpgap, write 'own = dpgap.NoisyMax(1)' to a file mine.py, and name mine:own"
+            )
     return False
 
 
@@ -264,7 +267,7 @@ def prove(
     for prover in ("z3", "cvc5"):
         if importlib.util.find_spec(prover) is None:
             raise ImportError(f"proofs need {prover}: {how_to_get('proof')}")
-    if name is not None and is_address(name, claimed):
+    if is_address(name, claimed) and name is not None:
         prove_addressed(name, claimed, as_json)
     from dpgap.proof.cases import cases
 
@@ -285,7 +288,7 @@ def audit(audited: Audited, name: Name = None, as_json: AsJSON = False) -> None:
     from dpgap.proof.auditing.searching import require_scipy
 
     require_scipy()
-    if name is not None and is_address(name, audited):
+    if is_address(name, audited) and name is not None:
         audit_addressed(name, audited, as_json)
     from dpgap.proof.cases import audits
 

@@ -541,16 +541,15 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         branch makes up for that rise and for its own change. Where all answers fall, failed
         comparisons stay failed by themselves, and nothing but the own change is made up for.
         """
-        yield (rise := self.rise(answers, neighbour))
+        yield (rise := self.rise(sum(answers), sum(neighbour)))
         used: Scalar = 0
         for before, after, outcome in zip(answers, neighbour, output, strict=False):
             shifts, used = self.align_step(used, rise + before - after, outcome)
             yield from shifts
 
-    def rise(self, answers: Vector, neighbour: Vector) -> Scalar:
+    def rise(self, before: Scalar, after: Scalar) -> Scalar:
         """How far the threshold's noise is shifted: not at all where answers (their sum) fall."""
-        falling = self.monotonic and sum(neighbour) <= sum(answers)
-        return 0 if falling else self.sensitivity
+        return 0 if self.monotonic and after <= before else self.sensitivity
 
     def align_step(
         self, used: Scalar, move: Scalar, outcome: Outcome

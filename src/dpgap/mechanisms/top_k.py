@@ -364,13 +364,13 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
 
     def falls(self, answers: Vector, neighbour: Vector) -> list[Scalar]:
         """How far each answer falls behind a common rise: from 0 to 2Δ, to Δ if monotonic."""
-        rise = self.rise(answers, neighbour)
+        rise = self.rise(sum(answers), sum(neighbour))
         return [rise + before - after for before, after in zip(answers, neighbour, strict=True)]
 
-    def rise(self, answers: Vector, neighbour: Vector) -> Scalar:
-        """As far as any answer can rise: Δ, or 0 where all of them fall."""
+    def rise(self, before: Scalar, after: Scalar) -> Scalar:
+        """As far as any answer can rise, given the sums: Δ, or 0 where all of them fall."""
         # Monotonic answers all move the same way, so their sum tells which way that is.
-        return 0 if self.monotonic and sum(neighbour) <= sum(answers) else self.sensitivity
+        return 0 if self.monotonic and after <= before else self.sensitivity
 
     def prepare(self, answers: Answers, labels: Labels = None) -> Candidates:
         found = candidates(self, self.law, answers, labels)

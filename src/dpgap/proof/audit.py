@@ -51,7 +51,7 @@ class AuditResult:
         Calls in all.
     left_out, why_left_out
         How many pairs of neighbours were left out, because the function refused both of them, and
-        what it said to the first of them.
+        what it said to the first of them, and to the first with large answers.
     not_looked_at
         How many numbers and texts of an output were not looked at, because there were too many.
     pairs, sizes, values
@@ -232,6 +232,8 @@ def audit(
         if neighbours is None
         else searching.taken(calls, ((tuple(one), tuple(other)) for one, other in neighbours), most)
     )
+    if not tried.pairs:
+        raise ValueError(f"the function took none of the answers that were tried: {tried.reason}")
     found = searching.search(calls, tried.pairs, to_search, claimed, allowed)
     runs = (most - to_search) // 2
     pair = found.answers, found.neighbour
@@ -245,7 +247,7 @@ def audit(
     return AuditResult(
         claimed,
         allowed,
-        searching.least_epsilon(hits, others, runs, allowed, level, spare=level / 100),
+        lower_bound(hits, others, runs, level, delta=allowed),
         searching.p_value(hits, others, runs, claimed, allowed, spare=level / 100),
         level,
         found.answers,

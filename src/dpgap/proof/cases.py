@@ -5,24 +5,23 @@ for every number of answers; to have it audited, add it to `mechanisms`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import product
-from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpgap.data.private_counts import CountsByGroup, CountsInMemory
-from dpgap.exact.laws import NOISES, REAL_NOISES, Law, Scalar
+from dpgap.exact.laws import NOISES, REAL_NOISES
 from dpgap.exact.parameters import altered
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Cube, Laplace, Measurement
-from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, Branch, SparseVector
+from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.pipelines.arrays import MeasuredAbove, measured_above, measured_top_k
 from dpgap.pipelines.routes import JointRoute, RankedRoute
@@ -30,7 +29,6 @@ from dpgap.pipelines.tables import above, answer, top_k
 from dpgap.proof.audit import audit
 from dpgap.proof.auditing.searching import LEVEL, Audit
 from dpgap.proof.checker import proving
-from dpgap.proof.checker.alignment import Sealed
 from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING, Proof, prove
 from dpgap.proof.every.exponential import prove_joint, prove_one_sided
 from dpgap.proof.every.few_answers import prove_known_ranking, prove_measurement
@@ -43,7 +41,14 @@ from dpgap.proof.every.theorems import (
     judged,
     shipped_for_every_n,
 )
-from dpgap.proof.mutants import ACCEPT, MUTANT, CatalogueEntry, audit_mutant, catalogue
+from dpgap.proof.mutants import (
+    ACCEPT,
+    MUTANT,
+    CatalogueEntry,
+    audit_mutant,
+    catalogue,
+    with_any_margins,
+)
 from dpgap.question import Question, read_wanted
 
 DOCUMENT, PROGRAM = "document", "program"
@@ -301,82 +306,9 @@ def _sizes(most: int) -> list[tuple[int, int]]:
 def _streams(
     kind: type[SparseVector], noise: str, neighbours: str, most: int, **more: Any
 ) -> Iterator[Case]:
-    """Streams; noise on a grid ties, so ties count."""
+    """Streams with any threshold and any margins; noise on a grid ties, so ties count."""
     variant = ", ".join([noise, neighbours, *(f"{key}={value}" for key, value in more.items())])
-    made = partial(kind, 0, epsilon=1, monotonic=neighbours != GENERAL, noise=noise, **more)
     for n, k in _sizes(most):
-        with_share = lru_cache(16)(lambda share, k=k: made(k=k, threshold_share=share))
-        family = partial(any_sparse_vector, with_share)
-        yield _of_few(made(k=k), n, k, neighbours, variant, family, ties=True)
-
-
-# --------------------------------------------------------------------------------------------------
-# A law for every way to share ε between the threshold and the answers.
-#
-# In a Sparse Vector the cost of shifting a draw is affine in the threshold's share θ: the
-# threshold's grows with θ and the answers' falls. So the whole cost, a sum, is greatest at θ → 0 or
-# θ → 1, and what holds at both ends holds for all θ between.
-
-
-_QUARTER = Fraction(1, 4)
-_THREE_QUARTERS = Fraction(3, 4)
-
-
-@dataclass(frozen=True, slots=True)
-class AnyShare:
-    """The laws of one draw at θ = ¼ and θ = ¾, standing for all shares.
-
-    But for its cost it is as the first of them.
-    """
-
-    at_quarter: Law
-    at_three_quarters: Law
-    can_tie = property(attrgetter("at_quarter.can_tie"))
-    monotone_cost = property(attrgetter("at_quarter.monotone_cost"))
-    supports = property(attrgetter("at_quarter.supports"))
-
-    def cost(self, shift: Scalar) -> tuple[Scalar, Scalar]:
-        """The cost as θ → 0 and as θ → 1, along the line through ¼ and ¾."""
-        low, high = self.at_quarter.cost(shift), self.at_three_quarters.cost(shift)
-        return (3 * low - high) / 2, (3 * high - low) / 2
-
-
-def for_any_share(law_at: Callable[[Fraction], Law]) -> AnyShare:
-    """The law that `law_at` gives for each θ, once its cost is seen to be affine in θ.
-
-    A rate is a quotient of polynomials in θ of low degree; if it lies on one line at seven points,
-    it is that line.
-    """
-    low, high = 1 / law_at(_QUARTER).scale, 1 / law_at(_THREE_QUARTERS).scale
-    for eighths in range(1, 8):
-        share = Fraction(eighths, 8)
-        line = low + (high - low) * (share - _QUARTER) / (_THREE_QUARTERS - _QUARTER)
-        if 1 / law_at(share).scale != line:
-            raise ValueError("the cost is not affine in the threshold's share")
-    return AnyShare(law_at(_QUARTER), law_at(_THREE_QUARTERS))
-
-
-def any_sparse_vector(
-    with_share: Callable[[Fraction], SparseVector], unknown: Callable[[str], Scalar]
-) -> SparseVector:
-    """A Sparse Vector with any threshold, any margins and any share of ε for the threshold.
-
-    `with_share` makes one for a given share. The program must not look at the share itself: it is
-    sealed.
-    """
-    mechanism = with_share(Fraction(1, 2))
-
-    def any_share(way: Branch) -> Any:
-        return for_any_share(lambda share: with_share(share).ways[way.number - 1].law)
-
-    ways = (
-        way._replace(law=any_share(way), margin=unknown(f"margin{way.number}"))
-        for way in mechanism.ways
-    )
-    return altered(
-        mechanism,
-        threshold=unknown("threshold"),
-        threshold_law=for_any_share(lambda share: with_share(share).threshold_law),
-        ways=tuple(ways),
-        threshold_share=Sealed(),
-    )
+        made = kind(0, k, 1, monotonic=neighbours != GENERAL, noise=noise, **more)
+        family = partial(with_any_margins, made)
+        yield _of_few(made, n, k, neighbours, variant, family, ties=True)

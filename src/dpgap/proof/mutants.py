@@ -214,7 +214,7 @@ FAR = 1000
 _DRAW = "noise.draw(way.law)"
 _ABOVE, _BELOW = "Outcome(way.number, gap)", "Outcome(None, None)"
 _OPENING = "self.threshold + noise.draw(self.threshold_law)"
-_RISE = "(rise := self.rise(answers, neighbour))"
+_RISE = "(rise := self.rise(sum(answers), sum(neighbour)))"
 _SHIFTS_BELOW, _SHIFTS_ABOVE = "[0] * self.live(used)", "[*[0] * (branch - 1), move]"
 
 # It says above or below and nothing else.
@@ -534,11 +534,10 @@ def two_branches(kind: Any = AdaptiveSparseVector, threshold: int = 0) -> Any:
     return altered(made, ways=(top._replace(margin=16), middle))
 
 
-def _any_margin(unknown: Callable[[str], Scalar]) -> AdaptiveSparseVector:
-    """An adaptive Sparse Vector whose margins are any numbers, of any sign."""
-    mechanism = AdaptiveSparseVector(0, 1, 1)
-    ways = (way._replace(margin=unknown(f"margin{way.number}")) for way in mechanism.ways)
-    return altered(mechanism, ways=tuple(ways))
+def with_any_margins(stream: SparseVector, unknown: Callable[[str], Scalar]) -> SparseVector:
+    """The stream with any threshold, and with margins that are any numbers, of any sign."""
+    ways = tuple(way._replace(margin=unknown(f"margin{way.number}")) for way in stream.ways)
+    return altered(stream, threshold=unknown("threshold"), ways=ways)
 
 
 def _reusing(noise: str, shifts: str) -> Any:
@@ -568,7 +567,8 @@ def _branching() -> Entries:
     half = _reusing("top / 2", "[branch * move]")
     yield listed("middle branch reusing half the noise", half, high)
     yield listed("middle branch reusing the noise as it is", _reusing("top", "[move]"), n=3)
-    yield listed("adaptive with any margins", _any_margin, n=3, ties=True)
+    adaptive = partial(with_any_margins, AdaptiveSparseVector(0, 1, 1))
+    yield listed("adaptive with any margins", adaptive, n=3, ties=True)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -199,7 +199,7 @@ class ShiftsFirstOnly(dpgap.SparseVector):
     __slots__ = ()
 
     def align(self, answers, neighbour, noise, output):
-        yield (rise := self.rise(answers, neighbour))
+        yield (rise := self.rise(sum(answers), sum(neighbour)))
         used = 0
         for before, after, outcome in zip(answers, neighbour, output, strict=False):
             shifts, used = self.align_step(used, rise + before - after, outcome)

@@ -173,8 +173,8 @@ class FirstDecidesTheRise(Stepwise):
     def step(self, used, answer, shared, noise):
         return answer - shared, used
 
-    def rise(self, answers, neighbour):
-        return neighbour[0] - answers[0]
+    def rise(self, before, after):
+        return after - before
 
     def live(self, used):
         return True
@@ -182,12 +182,40 @@ class FirstDecidesTheRise(Stepwise):
     def align_step(self, used, move, outcome):
         return [], used
 
+    def align(self, answers, neighbour, noise, output):
+        yield (rise := self.rise(answers[0], neighbour[0]))
+        used = 0
+        for before, after, outcome in zip(answers, neighbour, output, strict=False):
+            shifts, used = self.align_step(used, rise + before - after, outcome)
+            yield from shifts
+
+
+class SumDecidesTheRise(FirstDecidesTheRise):
+    """The same, by all answers, which move farther than one."""
+
+    align = Stepwise.align
+
 
 class CountsAnswersInTheRise(Above):
     """Shifts what is shared only if there are few answers."""
 
-    def rise(self, answers, neighbour):
-        return self.sensitivity if sum(1 for _ in answers) < 100 else 0
+    def align(self, answers, neighbour, noise, output):
+        yield (rise := self.rise(sum(answers), sum(neighbour)) if len(answers) < 100 else 0)
+        used = 0
+        for before, after, outcome in zip(answers, neighbour, output, strict=False):
+            shifts, used = self.align_step(used, rise + before - after, outcome)
+            yield from shifts
+
+
+class LeavesOutLateAnswers(Above):
+    """Sums up the first hundred answers only."""
+
+    def align(self, answers, neighbour, noise, output):
+        yield (rise := self.rise(sum(answers[:100]), sum(neighbour[:100])))
+        used = 0
+        for before, after, outcome in zip(answers, neighbour, output, strict=False):
+            shifts, used = self.align_step(used, rise + before - after, outcome)
+            yield from shifts
 
 
 class MovesByMore(Above):
@@ -195,7 +223,7 @@ class MovesByMore(Above):
 
     sensitivity = 3
 
-    def rise(self, answers, neighbour):
+    def rise(self, before, after):
         return 1
 
 
@@ -247,7 +275,9 @@ STREAMS = [
     KnowsHowManyAreLeft,
     CountsInAnIterator,
     FirstDecidesTheRise,
+    SumDecidesTheRise,
     CountsAnswersInTheRise,
+    LeavesOutLateAnswers,
     MovesByMore,
     HalfAUnit,
     EarnsUnits,

@@ -42,10 +42,10 @@ OTHER_LAW = {
 LENGTHS = "as many values on both sides, so a strict zip is like any other"
 # Nothing that can be observed changes.
 SAME = {
-    "SparseVector.rise: sum(neighbour) <= sum(answers) → sum(neighbour) < sum(answers)": (
+    "SparseVector.rise: after <= before → after < before": (
         "where nothing moves, to raise the threshold by Δ or not at all are both alignments"
     ),
-    "NoisyTopK.rise: sum(neighbour) <= sum(answers) → sum(neighbour) < sum(answers)": (
+    "NoisyTopK.rise: after <= before → after < before": (
         "where nothing moves, all may fall behind by Δ or by nothing: both are alignments"
     ),
     "_settled: fall > rise → fall >= rise": "they are equal with probability zero",

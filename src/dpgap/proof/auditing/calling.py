@@ -321,6 +321,7 @@ class Calls:
             raise TypeError("function must be callable, or have a method 'run'")
         self._function, self._event, self._batch = function, event, batch
         self._progress = progress
+        self._on_grid = bool(getattr(function, "on_grid", False))
         self.bits = bits and self._run is None  # a program's noise stands for real numbers
         self.codes = Codes(types=self._run is None)
         self.made = 0
@@ -335,7 +336,7 @@ class Calls:
 
     def __call__(self, answers: Answers, runs: int) -> Outputs:
         """The outputs of so many runs on these answers. To raise is an output like any other."""
-        return self._tabulate([answers] * runs, self._found)
+        return self._tabulate([answers] * runs)
 
     def both(self, pair: Pair, runs: int, *, to_test: bool = False) -> list[Outputs]:
         """The outputs of so many runs on each side of a pair.
@@ -346,10 +347,10 @@ class Calls:
         is drawn.
         """
         if self._run is not None or self._batch:
-            return [self._tabulate([side] * runs, self._found, to_test=to_test) for side in pair]
+            return [self._tabulate([side] * runs, to_test=to_test) for side in pair]
         sides = [0, 1] * runs
         self._order.shuffle(sides)
-        table = self._tabulate([pair[side] for side in sides], self._found)
+        table = self._tabulate([pair[side] for side in sides])
         if to_test:
             self.rising = {path for path in table.numbers if table.only_rises(path)}
         return [table.rows(np.flatnonzero(np.equal(sides, side))) for side in (0, 1)]
@@ -360,7 +361,7 @@ class Calls:
             self._require_all_noise_is_drawn(answers)
         for _ in range(0 if answers in self._refusals else _TRIES):
             try:
-                self._tabulate([answers], lambda call, raises: self._found(call, True))
+                self._tabulate([answers], raises=True)
             except WrongCount:
                 raise
             except Exception as error:
@@ -371,22 +372,17 @@ class Calls:
         return self._refusals[answers]
 
     def _tabulate(
-        self,
-        inputs: Sequence[Answers],
-        found: Callable[[Callable[[], Any], bool], Leaves],
-        *,
-        to_test: bool = False,
+        self, inputs: Sequence[Answers], *, raises: bool = False, to_test: bool = False
     ) -> Outputs:
         """A row for each of the inputs, which are all the same for a program and with `batch`.
 
-        `found` calls what it is given and takes apart what that returns. It is told whether to
-        raise what that raises: numbers that stand for many runs may be the reason.
+        To raise is an output, unless the caller wants it raised.
         """
         runs, answers = len(inputs), inputs[0]
         outputs = Outputs(runs, self.codes)
         if self._run is not None:
             known = self._together.get(answers, False) if to_test else None
-            self._together[answers] = self._runs(answers, found, outputs, known)
+            self._together[answers] = self._runs(answers, outputs, known, raises)
         elif self._batch:
             returned = list(self._function(list(answers), runs))
             if len(returned) != runs:
@@ -399,7 +395,7 @@ class Calls:
                 warnings.simplefilter("always")
                 warnings.simplefilter("ignore", ResourceWarning)  # comes whenever memory is tidied
                 for row, each in enumerate(inputs):
-                    outputs.put(row, found(partial(self._function, list(each)), False))
+                    outputs.put(row, self._found(partial(self._function, list(each)), raises))
         self.made += runs
         self._progress(self.made)
         return outputs
@@ -409,7 +405,7 @@ class Calls:
 
         Runs on one path are computed together, so noise of its own would be drawn once for all.
         """
-        source = OneByOne(on_grid=bool(getattr(self._function, "on_grid", False)))
+        source = OneByOne(on_grid=self._on_grid)
         for _ in range(_REPEATS):
             drawn: list[float] = []
 
@@ -432,11 +428,7 @@ class Calls:
         return None
 
     def _runs(
-        self,
-        answers: Answers,
-        found: Callable[[Callable[[], Any], bool], Leaves],
-        outputs: Outputs,
-        together: bool | None,
+        self, answers: Answers, outputs: Outputs, together: bool | None, raises: bool
     ) -> bool:
         """Enter what a program returns, in as many runs as there are outputs.
 
@@ -445,31 +437,31 @@ class Calls:
         What is kept depends on what came out, so such runs are for a search, never for a test.
         Returns whether all went together.
         """
-        on_grid = bool(getattr(self._function, "on_grid", False))
+        is_open = together is None
 
-        def on_path(sampler: PathSampler, start: int, most: int, raises: bool) -> None:
+        def on_path(sampler: PathSampler, start: int, most: int) -> None:
             if sampler.count >= most:
                 raise BadProgram("too few runs go down each path")
-            output = found(partial(self._run, answers, sampler), raises)
+            # Numbers that stand for many runs may be the reason why it fails.
+            output = self._found(partial(self._run, answers, sampler), is_open)
             outputs.put(sampler.here + start, output, sampler.values)
 
         for done in range(0, outputs.runs, _AT_ONCE):
             rows = range(done, min(done + _AT_ONCE, outputs.runs))
             if together is not False:
-                raises = together is None
-                most = len(rows) // _ON_A_PATH if raises else len(rows)
-                sampler = PathSampler(len(rows), on_grid=on_grid)
+                most = len(rows) // _ON_A_PATH if is_open else len(rows)
+                sampler = PathSampler(len(rows), on_grid=self._on_grid)
                 try:
-                    sampler.explore(partial(on_path, sampler, done, most, raises))
+                    sampler.explore(partial(on_path, sampler, done, most))
                     continue
                 except Exception:
-                    if not raises:
+                    if not is_open:
                         raise
                     outputs.forget(slice(rows.start, rows.stop))
                     together = False
-            noise = OneByOne(on_grid=on_grid)
+            noise = OneByOne(on_grid=self._on_grid)
             for row in rows:
-                outputs.put(row, found(partial(self._run, answers, noise), False))
+                outputs.put(row, self._found(partial(self._run, answers, noise), raises))
         return together is not False
 
     def _found(self, call: Callable[[], Any], raises: bool) -> Leaves:

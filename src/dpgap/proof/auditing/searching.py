@@ -13,6 +13,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -74,19 +75,6 @@ def _laws() -> Any:
     return import_module("scipy.stats")
 
 
-def lower_bound(hits: int, hits_neighbour: int, runs: int, level: float = LEVEL) -> float:
-    """What ε is at least, given how often an event happened on each side (Clopper–Pearson).
-
-    >>> lower_bound(2_000, 300, 10_000) > 1.5, lower_bound(100, 100, 1_000)
-    (True, 0.0)
-    """
-    if not hits:
-        return 0.0
-    least = lower_chance(hits, runs, level / 2)
-    most = upper_chance(hits_neighbour, runs, level / 2)
-    return max(0.0, math.log(least / most)) if least > 0 else 0.0
-
-
 def p_value(
     hits: int,
     hits_neighbour: int,
@@ -141,20 +129,23 @@ def p_value(
     return min(1.0, spare - cells[0][0])
 
 
-def least_epsilon(
-    hits: int, hits_neighbour: int, runs: int, delta: float, level: float, *, spare: float
+def lower_bound(
+    hits: int, hits_neighbour: int, runs: int, level: float = LEVEL, *, delta: float = 0.0
 ) -> float:
-    """What ε is at least: every smaller one has a p-value of at most the level.
+    """What ε is at least, given how often an event happened on each side.
 
-    >>> 1.7 < least_epsilon(2_000, 300, 10_000, 0.0, 1e-3, spare=1e-5) < 1.9
-    True
+    Every smaller ε has a p-value of at most the level; a hundredth of that is spare.
+
+    >>> 1.7 < lower_bound(2_000, 300, 10_000, 1e-3) < 1.9, lower_bound(100, 100, 1_000)
+    (True, 0.0)
     """
     refuted, open_ = 0.0, _LARGEST
-    if p_value(hits, hits_neighbour, runs, refuted, delta, spare=spare, level=level) > level:
+    tested = partial(p_value, hits, hits_neighbour, runs, delta=delta, spare=level / 100)
+    if tested(refuted, level=level) > level:
         return 0.0
     while open_ - refuted > _NEAR:
         middle = (refuted + open_) / 2
-        if p_value(hits, hits_neighbour, runs, middle, delta, spare=spare, level=level) <= level:
+        if tested(middle, level=level) <= level:
             refuted = middle
         else:
             open_ = middle
@@ -469,28 +460,33 @@ def neighbours_to_try(
     if mode((-1,) * 3) is None:
         built_in = list(dict.fromkeys(map(calling.lifted, built_in)))
     usual = taken(calls, built_in, most - 1)
-    wide = {
-        pair: _worst(_suspicions(pair, calls.both(pair, _GLANCE), epsilon, 0.0, calls.bits, 1.0))
-        for pair in calling.wide(sensitivity, **moves)
-        if None in map(calls.refusal, pair)
-    }
-    most_promising = sorted(wide, key=lambda pair: -wide[pair].promise)[:1]
-    return usual._replace(pairs=[*usual.pairs, *most_promising])
+    hopes: dict[Pair, float] = {}
+    refused: list[Pair] = []
+    for pair in calling.wide(sensitivity, **moves):
+        if None not in map(calls.refusal, pair):
+            refused.append(pair)
+            continue
+        sides = calls.both(pair, _GLANCE)
+        hopes[pair] = _worst(_suspicions(pair, sides, epsilon, 0.0, calls.bits, 1.0)).promise
+    reasons = [usual.reason, *(_reason(calls, pair) for pair in refused[:1])]
+    most_promising = sorted(hopes, key=hopes.__getitem__, reverse=True)[:1]
+    return Tried(
+        [*usual.pairs, *most_promising],
+        usual.left_out + len(refused),
+        "; ".join(filter(None, reasons)),
+    )
 
 
 def taken(calls: Calls, tried: Iterable[Pair], most: int) -> Tried:
     """The first pairs of which the function takes one side; to refuse the other is an output."""
     kept: list[Pair] = []
-    left_out, reason = 0, ""
+    refused: list[Pair] = []
     for pair in tried:
         if len(kept) >= most:
             break
-        why = {side: calls.refusal(side) for side in pair}
-        if None in why.values():
-            kept.append(pair)
-            continue
-        left_out += 1
-        reason = reason or f"on {list(pair[0])} it said {why[pair[0]]!r}"
-    if not kept:
-        raise ValueError(f"the function took none of the answers that were tried: {reason}")
-    return Tried(kept, left_out, reason)
+        (kept if None in [*map(calls.refusal, pair)] else refused).append(pair)
+    return Tried(kept, len(refused), _reason(calls, refused[0]) if refused else "")
+
+
+def _reason(calls: Calls, refused: Pair) -> str:
+    return f"on {list(refused[0])} it said {calls.refusal(refused[0])!r}"

@@ -12,6 +12,7 @@ of the paper, and what we add to it)
 - discrete: the shifts use only the discrete part of the output, so there are countably many;
 - draws: how many draws are taken, and from which laws, is determined by the output;
 - support: shifted noise can be drawn at all;
+- grid: where noise is on a grid, shifts are whole steps;
 - function: `run`, `align` and `unalign` use what they are given, and no more.
 
 `trial` checks these on one path. A path may be one point, or a whole region of answers and noise:
@@ -24,9 +25,9 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
-from dpgap.exact.laws import Law, Noise, Scalar, require_law
+from dpgap.exact.laws import Law, Scalar, require_law
 from dpgap.exact.parameters import readable
 from dpgap.proof.checker import numbers as forms
 from dpgap.proof.checker.numbers import Affine, BadNoise, BadProgram, Condition, Exact, Violation
@@ -37,16 +38,6 @@ if TYPE_CHECKING:
 _MOST = 10_000
 """So many draws, or outcomes, are taken for no end."""
 _SECONDS = 10.0
-
-
-class Mechanism(Protocol):
-    """What can be proved."""
-
-    def run(self, answers: Any, noise: Noise) -> Any:
-        """The program."""
-
-    def align(self, answers: Any, neighbour: Any, noise: Any, output: Any) -> Any:
-        """One shift for every draw, in the order drawn."""
 
 
 Answers = Sequence[Scalar]
@@ -159,28 +150,10 @@ def take_apart(output: Any) -> tuple[Skeleton, list[Affine]]:
     return Skeleton(kind, output.hex() if kind is float else output, output), []
 
 
-def corners(laws: Sequence[Any], shifts: Sequence[Scalar]) -> list[Scalar]:
-    """The whole cost of the shifts; where it depends on θ, at both ends."""
-    costs = [law.cost(shift) for law, shift in zip(laws, shifts, strict=True)]
-    if not any(isinstance(cost, tuple) for cost in costs):
-        return [sum(costs, Fraction(0))]
-    return [
-        sum((cost[end] if isinstance(cost, tuple) else cost for cost in costs), Fraction(0))
-        for end in (0, 1)
-    ]
-
-
-def at_most(laws: Sequence[Any], ranges: Sequence[tuple[Any, Any]], allowed: Exact) -> bool:
-    """Whether shifts anywhere in their ranges are certain to cost no more than allowed.
-
-    Only for laws that are known to charge more for farther shifts; others get no answer here.
-    """
-    if not all(law.monotone_cost for law in laws):
-        return False
-    if any(high == math.inf for _, high in ranges):
-        return False
-    farthest = [max(abs(low), abs(high)) for low, high in ranges]
-    return all(total <= allowed for total in corners(laws, farthest))
+def cost_of(laws: Sequence[Any], shifts: Sequence[Scalar]) -> Scalar:
+    """The whole cost of the shifts, each by its own law."""
+    costs = (law.cost(shift) for law, shift in zip(laws, shifts, strict=True))
+    return sum(costs, Fraction(0))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -310,6 +283,7 @@ def trial(
     """
     made = run_and_align(mechanism, answers, neighbour, judge)
     draws, shifts = made.draws, made.shifts
+    judge.require_steps(shifts)
     for law, value, shift in zip(draws.laws, draws.values, shifts, strict=True):
         out = Violation("support", f"shifting {value} takes it out of its support")
         judge.require(law.supports(value + shift), out)
@@ -394,20 +368,17 @@ def require_undone(mechanism: Any, made: Trial, judge: Judge) -> Told:
     told = Told("unalign", made.skeleton, judge.transcript, [*map(forms.form_of, back)])
     if any(map(forms.draws_of, back)):
         raise Violation("one-to-one", "unalign uses noise that it was not given")
-    # The matrices must be whole; on a grid, so must be all that is added.
-    for law, *both in zip(made.draws.laws, made.shifts, back, strict=True):
-        for terms, constant in map(forms.form_of, both):
-            noise = [by for name, by in terms.items() if isinstance(name, int) or name[0] == "ν"]
-            every = [*terms.values(), constant] if law.can_tie else noise
-            if any(Fraction(by).denominator > 1 for by in every):
-                raise Violation("one-to-one", "an alignment with unalign must shift by whole parts")
+    for terms, _ in map(forms.form_of, (*made.shifts, *back)):
+        noise = [by for name, by in terms.items() if isinstance(name, int) or name[0] == "ν"]
+        if any(by.denominator > 1 for by in noise):
+            raise Violation("one-to-one", "an alignment with unalign must shift by whole parts")
     for at, (value, name, by) in enumerate(zip(drawn, shifted, back, strict=True)):
         lost = Violation("one-to-one", f"unalign does not lead back to {forms.noise_name(at)}")
         judge.require_zero(shifted[name] + forms.in_terms(by, shifted) - value, lost)
     return told
 
 
-def _run(mechanism: Mechanism, answers: Given, noise: Any) -> Any:
+def _run(mechanism: Any, answers: Given, noise: Any) -> Any:
     with forms.guarded("run", _SECONDS):
         return collect(mechanism.run(answers, Source(noise)))
 
@@ -433,27 +404,6 @@ def _shifts(mechanism: Any, who: str, sides: Any, noise: Any, output: Any) -> li
 
 
 @dataclass(slots=True)
-class Aligned:
-    """What the shifts are on the paths with one kind of output."""
-
-    shifts: list[Scalar]
-    """Those of the first path."""
-    within: list[set[int]]
-    """For each shift the draws in it, on any path."""
-    varying: set[int] = field(default_factory=set)
-    """The shifts that are not the same form on all paths."""
-    asked: set[int] = field(default_factory=set)
-    """The draws that the alignment asked about."""
-
-    def needs(self) -> list[set[int]]:
-        """For each shift, the draws that it depends on."""
-        return [
-            inside | (self.asked if number in self.varying else set())
-            for number, inside in enumerate(self.within)
-        ]
-
-
-@dataclass(slots=True)
 class Dependence:
     """Which draws each shift depends on, over all paths with the same discrete output.
 
@@ -462,12 +412,12 @@ class Dependence:
     about noise, are part of what is given.
     """
 
-    kinds: dict[Any, Aligned] = field(default_factory=dict)
+    kinds: dict[Any, list[Trial]] = field(default_factory=dict)
     laws: dict[Skeleton, list[Law]] = field(default_factory=dict)
     told: "Functions" = field(default_factory=lambda: Functions())
 
-    def add(self, trial: Trial) -> Aligned:
-        """Take one more path into account; what is known of its kind of output now."""
+    def add(self, trial: Trial) -> None:
+        """Take one more path into account."""
         self.told.add(trial)
         laws = trial.draws.laws
         known = self.laws.setdefault(trial.skeleton, laws)
@@ -479,18 +429,23 @@ class Dependence:
             )
         before_noise = itertools.takewhile(lambda question: not question[0], trial.questions)
         key = (trial.skeleton, tuple(answer for _, answer in before_noise))
-        kind = self.kinds.setdefault(key, Aligned(trial.shifts, [set() for _ in trial.shifts]))
-        for number, (shift, before) in enumerate(zip(trial.shifts, kind.shifts, strict=True)):
-            kind.within[number] |= forms.draws_of(shift)
-            if forms.form_of(shift) != forms.form_of(before):
-                kind.varying.add(number)
-        for about, _ in trial.questions:
-            kind.asked |= about
-        return kind
+        self.kinds.setdefault(key, []).append(trial)
 
     def cycle(self) -> list[int]:
         """A cycle of the first kind of output whose alignment is not acyclic, or nothing."""
-        return next(filter(None, (find_cycle(kind.needs()) for kind in self.kinds.values())), [])
+        return next(filter(None, (find_cycle(_needs(kind)) for kind in self.kinds.values())), [])
+
+
+def _needs(kind: Sequence[Trial]) -> list[set[int]]:
+    """For each shift, the draws that it depends on."""
+    asked = {draw for trial in kind for about, _ in trial.questions for draw in about}
+    needs = []
+    for shifts in zip(*(trial.shifts for trial in kind), strict=True):
+        first = forms.form_of(shifts[0])
+        varies = any(forms.form_of(shift) != first for shift in shifts)
+        needs.append({draw for shift in shifts for draw in forms.draws_of(shift)})
+        needs[-1] |= asked if varies else set()
+    return needs
 
 
 class Functions:
@@ -594,6 +549,9 @@ class Point(forms.PathExplorer):
         if not condition:
             raise violation
 
+    def require_steps(self, shifts: Sequence[Scalar]) -> None:
+        """Nothing is said of a grid: numbers at a point may be any fractions."""
+
     def require_zero(self, form: Affine, violation: Violation) -> None:
         """Raise the violation if the form is not zero."""
         if self._at(form) != 0:
@@ -601,14 +559,14 @@ class Point(forms.PathExplorer):
 
     def require_cost(self, laws: Sequence[Any], shifts: Sequence[Scalar]) -> None:
         """Raise a violation if shifting the draws costs more than ε."""
-        total = max(corners(laws, [Fraction(self._at(shift)) for shift in shifts]))
+        total = cost_of(laws, [Fraction(self._at(shift)) for shift in shifts])
         if total > self.epsilon:
             allowed = readable(Fraction(self.epsilon))
             raise Violation("cost", f"the shifts cost {readable(total)}, more than {allowed}")
 
 
 def check(
-    mechanism: Mechanism,
+    mechanism: Any,
     answers: Sequence[Scalar],
     neighbour: Sequence[Scalar],
     noise: Sequence[Scalar],
@@ -621,7 +579,7 @@ def check(
     >>> top = dpgap.NoisyMax(epsilon=1)
     >>> check(top, answers=[5, 3], neighbour=[4, 4], noise=[0, 1])
     """
-    allowed = forms.exact(mechanism.epsilon if epsilon is None else epsilon)  # type: ignore[attr-defined]
+    allowed = forms.exact(mechanism.epsilon if epsilon is None else epsilon)
     fixed = [forms.exact(value) for value in noise]
     before, after = ([forms.exact(a) for a in side] for side in (answers, neighbour))
     point = Point(fixed, allowed)

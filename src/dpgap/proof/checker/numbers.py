@@ -242,8 +242,9 @@ def in_terms(number: Any, of: Mapping[Unknown, Affine]) -> Any:
     terms = terms_of(number)
     rest = {unknown: by for unknown, by in terms.items() if unknown not in of}
     total = affine(_PATH.of(number), rest, constant_of(number))
-    for unknown in terms.keys() - rest.keys():
-        total = total + of[unknown] * terms[unknown]
+    for unknown, by in terms.items():
+        if unknown in of:
+            total = total + of[unknown] * by
     return total
 
 
@@ -428,7 +429,7 @@ class PathExplorer:
         self.count = self._ended = 0
         self.start_over()
 
-    def explore(self, body: Callable[[], None]) -> None:
+    def explore(self, body: Callable[[], object]) -> None:
         """Run the body on every path; `stop` leaves one early, before an alignment begins."""
         while True:
             self.start_over()

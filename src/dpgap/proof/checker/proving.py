@@ -27,7 +27,7 @@ import numpy as np
 from dpgap.exact.laws import Law, MemorylessLaw, Scalar, require_law
 from dpgap.exact.parameters import positive_integer, positive_rational
 from dpgap.proof.checker import alignment
-from dpgap.proof.checker.alignment import Draws, Given, ShiftedDraws, Source, Trial, check
+from dpgap.proof.checker.alignment import Draws, Given, ShiftedDraws, Source, check
 from dpgap.proof.checker.numbers import BadProgram, Exact, Violation, exact, require_open
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ _NEXT = {
     "output": "Shift the draws that the output above depends on by the missing amount.",
     "cost": "Try shifts that are smaller, or fewer; or more noise; or a larger ε.",
     "support": "Try shifts that never go down, or noise that may be negative.",
+    "grid": "Shift by whole steps; or, if the noise is real, prove it without ties.",
     "acyclic": "Try shifts that depend on fewer draws, or write unalign, which undoes them.",
     "one-to-one": "Let unalign find out from the shifted noise how far it was shifted.",
     "function": "Let align depend on its arguments only: keep nothing from run.",
@@ -146,26 +147,21 @@ class Theorem:
         return CONTRADICTED if any({*pair} == {"sat", "unsat"} for pair in pairs) else OPEN
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
-    """Which provers closed a theorem; all must be asked, and none may contradict it."""
+class Closing(NamedTuple):
+    """A theorem, and the provers that closed it; all were asked, and none contradicts it."""
 
     theorem: Theorem
-    verdicts: Mapping[str, str]
-
-    @property
-    def closed_by(self) -> tuple[str, ...]:
-        """The provers that closed it."""
-        return tuple(name for name, verdict in self.verdicts.items() if verdict == CLOSED)
+    closed_by: tuple[str, ...]
 
 
 def close(each: Theorem) -> Closing:
     """Ask every prover; a theorem that none closes, or that one contradicts, is a violation."""
-    closing = Closing(each, {name: each.judged_by(ask) for name, ask in PROVERS.items()})
-    if CONTRADICTED in closing.verdicts.values() or not closing.closed_by:
-        said = ", ".join(f"{name}: {verdict}" for name, verdict in closing.verdicts.items())
+    verdicts = {name: each.judged_by(ask) for name, ask in PROVERS.items()}
+    closed_by = tuple(name for name, verdict in verdicts.items() if verdict == CLOSED)
+    if CONTRADICTED in verdicts.values() or not closed_by:
+        said = ", ".join(f"{name}: {verdict}" for name, verdict in verdicts.items())
         raise Violation("provers", f"{each.name}: not closed ({said})")
-    return closing
+    return Closing(each, closed_by)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -220,7 +216,8 @@ def prove(
     `prove(lambda unknown: Shifted(by=unknown("by")), …)`. ε, sensitivity and monotonic are taken
     from the mechanism where it has them. `neighbours` is "general", "rising" or "falling"; for a
     monotonic mechanism both directions are proved. `within` confines all answers to a range that
-    they cannot leave. `ties` counts ties, for noise on a grid. For a mechanism that has a `reach`,
+    they cannot leave. `ties` counts ties, for answers and noise on a grid: whole multiples of the
+    mechanism's `grid`, or whole numbers. For a mechanism that has a `reach`,
     the changes of all answers add up to at most that many sensitivities.
     """
     count = positive_integer("n", n)
@@ -300,22 +297,19 @@ class _Claim(NamedTuple):
     """How many sensitivities all answers together may move by; None: each of them by one."""
 
 
-class _Cyclic(Exception):  # noqa: N818 - not a fault: there may be an inverse
-    pass
-
-
 def _explore(
-    mechanism: Any, kind: str, claim: _Claim, on_path: Callable[..., Trial], *, undo: bool = False
+    mechanism: Any, kind: str, claim: _Claim, *, only_align: bool = False
 ) -> tuple["Paths", list[int], Violation | None]:
     """Go down all paths, on unknown answers; or up to the first path with a violation.
 
-    What has `unalign` may have cycles; then all is done once more, and `undo` says so. Returns the
-    paths, a cycle that nothing undoes, and the violation.
+    Returns the paths, a cycle that nothing undoes, and the violation. With `only_align` the
+    conditions are not looked at, so that all cycles are found.
     """
     from dpgap.proof.checker.symbolic import Paths
 
     paths = Paths(claim.epsilon, ties=claim.ties)
     made = _build(mechanism, paths.unknown)
+    paths.step = getattr(made, "grid", None) or 1
     if paths.transcript:
         raise BadProgram("the mechanism asks about an unknown while it is made: ask in run instead")
     anew = partial(deepcopy, deepcopy(made)) if hasattr(made, "unalign") else None
@@ -330,37 +324,27 @@ def _explore(
         paths.confine(answer, *claim.within)  # type: ignore[misc]
     dependence = alignment.Dependence()
     violation: Violation | None = None
-
-    def body() -> None:
-        found = dependence.add(on_path(made, answers, neighbour, paths))
-        if anew is not None and not undo and alignment.find_cycle(found.needs()):
-            raise _Cyclic
-
-    if undo:
-        on_path = partial(alignment.trial, anew=anew)
+    on_path = alignment.run_and_align if only_align else partial(alignment.trial, anew=anew)
     try:
-        paths.explore(body)
+        paths.explore(lambda: dependence.add(on_path(made, answers, neighbour, paths)))
     except Violation as first:
         violation = first
-    except _Cyclic:
-        return _explore(mechanism, kind, claim, on_path, undo=True)
-    return paths, [] if undo else dependence.cycle(), violation
+        if anew is None and not only_align:  # a cycle is what is wrong first of all
+            return paths, _explore(mechanism, kind, claim, only_align=True)[1], violation
+    return paths, [] if anew else dependence.cycle(), violation
 
 
 def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
     start = time.perf_counter()
-    paths, cycle, violation = _explore(mechanism, kind, claim, alignment.trial)
+    paths, cycle, violation = _explore(mechanism, kind, claim)
     example = None
-    if violation is not None:
+    if violation is not None and violation.condition != "grid":  # no point is off the grid
         rest = paths.point()
         answers = tuple(rest.pop(f"q{i}", Fraction(0)) for i in range(claim.n))
         neighbour = tuple(q + rest.pop(f"d{i}", Fraction(0)) for i, q in enumerate(answers))
         draws = sorted(unknown for unknown in rest if isinstance(unknown, int))
         noise = tuple(rest.pop(draw) for draw in draws)
         example = Counterexample(answers, neighbour, noise, {str(u): v for u, v in rest.items()})
-    if violation is not None and not hasattr(_build(mechanism, lambda _: Fraction(1)), "unalign"):
-        # A cycle is what is wrong first of all.
-        _, cycle, _ = _explore(mechanism, kind, claim, alignment.run_and_align)
     if cycle:
         violation, example = Violation("acyclic", alignment.cycle_message(cycle)), None
     seconds = time.perf_counter() - start

@@ -18,7 +18,7 @@ import z3
 from dpgap.exact.laws import Scalar
 from dpgap.exact.parameters import readable
 from dpgap.proof.checker import numbers as forms
-from dpgap.proof.checker.alignment import at_most, corners
+from dpgap.proof.checker.alignment import cost_of
 from dpgap.proof.checker.numbers import Affine, BadProgram, Condition, Exact, Unknown, Violation
 from dpgap.proof.checker.proving import Theorem
 
@@ -74,6 +74,8 @@ class Paths(forms.PathExplorer):
         self._solver = z3.SimpleSolver()
         self.epsilon = epsilon
         self.ties = ties
+        self.step: Exact = 1
+        """How far apart the grid's numbers are, where ties count."""
         self._terms: dict[Unknown, Any] = {}
         self._sums: dict[tuple[Any, ...], Any] = {}
         self._model: Any = None
@@ -186,10 +188,11 @@ class Paths(forms.PathExplorer):
         """Whether there is an unknown in the form that nothing is known about."""
         return not self._known.issuperset(forms.terms_of(form))
 
-    def _range(self, form: Affine) -> tuple[Exact | float, Exact | float]:
-        low: Exact | float = forms.constant_of(form)
-        high: Exact | float = forms.constant_of(form)
-        for unknown, by in forms.terms_of(form).items():
+    def _range(self, number: Scalar) -> tuple[Any, Any]:
+        terms, constant = forms.form_of(number)
+        low: Exact | float = constant
+        high: Exact | float = constant
+        for unknown, by in terms.items():
             if unknown not in self._box:
                 return -math.inf, math.inf
             ends = sorted(by * end for end in self._box[unknown])
@@ -281,25 +284,38 @@ class Paths(forms.PathExplorer):
         if forms.terms_of(form) or forms.constant_of(form):
             self._raise_where(self._term_of(form) != 0, violation)
 
+    def require_steps(self, shifts: Sequence[Scalar]) -> None:
+        """Raise a violation unless noise on a grid stays there, if all unknowns are on it."""
+        for terms, constant in map(forms.form_of, shifts if self.ties else ()):
+            parts = (*terms.values(), constant / Fraction(self.step))
+            if any(part.denominator > 1 for part in parts):
+                raise Violation("grid", "a shift is not always a whole number of steps")
+
     def require_cost(self, laws: Sequence[Any], shifts: Sequence[Scalar]) -> None:
         """Raise a violation where shifting the draws costs more than ε."""
-        ranges = [
-            self._range(shift) if isinstance(shift, Affine) else (shift, shift) for shift in shifts
-        ]
-        if at_most(laws, ranges, self.epsilon):
+        if self._is_cheap(laws, shifts):
             return
-        measured = [
-            CostTerm(self._term_of(shift)) if forms.form_of(shift)[0] else forms.form_of(shift)[1]
-            for shift in shifts
-        ]
-        over = [
-            total.term > _number(self.epsilon)
-            if isinstance(total, CostTerm)
-            else z3.BoolVal(total > self.epsilon)
-            for total in corners(laws, measured)
-        ]
         most = readable(Fraction(self.epsilon))
-        self._raise_where(z3.Or(over), Violation("cost", f"the shifts can cost more than {most}"))
+        over = Violation("cost", f"the shifts can cost more than {most}")
+        self.require_at_most(laws, shifts, self.epsilon, over)
+
+    def require_at_most(
+        self, laws: Sequence[Any], shifts: Sequence[Scalar], most: Scalar, over: Violation
+    ) -> None:
+        """Raise the violation where shifting the draws costs more than `most`."""
+        total = cost_of(laws, [CostTerm(self._term_of(shift)) for shift in shifts])
+        cost = total.term if isinstance(total, CostTerm) else _number(total)
+        self._raise_where(cost > self._term_of(most), over)
+
+    def _is_cheap(self, laws: Sequence[Any], shifts: Sequence[Scalar]) -> bool:
+        """Whether shifts anywhere in their intervals cost at most ε: then z3 need not be asked.
+
+        Only for laws that are known to charge more for farther shifts.
+        """
+        farthest: list[Any] = [max(abs(low), abs(high)) for low, high in map(self._range, shifts)]
+        if math.inf in farthest or not all(law.monotone_cost for law in laws):
+            return False
+        return bool(cost_of(laws, farthest) <= self.epsilon)
 
     def _raise_where(self, claim: Any, violation: Violation) -> None:
         point = self._where(claim)
@@ -408,15 +424,6 @@ class Recording(Paths):
         failure = z3.And(self._here(), claim)
         self._failures.setdefault(violation.condition, []).append(failure)
         super()._raise_where(claim, violation)
-
-    def require_at_most(
-        self, laws: Sequence[Any], shifts: Sequence[Any], most: Any, violation: Violation
-    ) -> None:
-        """Raise the violation where shifting the draws costs more than `most`."""
-        total: Any = CostTerm(z3.RealVal(0))
-        for law, shift in zip(laws, shifts, strict=True):
-            total = law.cost(CostTerm(self._term_of(shift))) + total
-        self._raise_where(total.term > self._term_of(most), violation)
 
     def proved(self, name: str, body: Callable[[], None]) -> Theorem:
         """All that is claimed on all paths of the body; raises the first violation."""

@@ -37,11 +37,10 @@ from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.proof.checker import alignment
 from dpgap.proof.checker.alignment import Draws, Given, ShiftedDraws, Source, collect
 from dpgap.proof.checker.numbers import Affine, Violation, form_of
-from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING, Theorem
+from dpgap.proof.checker.proving import DIRECTIONS, GENERAL, Theorem
 from dpgap.proof.every import few_answers
 from dpgap.proof.every.few_answers import FEW, Make, recording
 from dpgap.proof.every.memory import require_uniform
-from dpgap.proof.every.steps import Summed, require_no_loop
 
 
 def prove_one_sided(made: Make, kind: str, few: Sequence[tuple[int, int]] = FEW) -> list[Theorem]:
@@ -61,7 +60,7 @@ def prove_one_sided(made: Make, kind: str, few: Sequence[tuple[int, int]] = FEW)
 def prove_joint(made: Make, kind: str) -> list[Theorem]:
     """The theorems about Joint Top-K: half-margins, and Noisy Max over them."""
     sample = made(k=1)
-    if sample.rise != RANGES[kind][1]:
+    if sample.rise != farthest_move(kind):
         raise Violation("range", "falls must be taken from the farthest rise of half-margins")
     require_uniform(type(sample))
     over_sets = sample.over_sets
@@ -100,7 +99,6 @@ def _prove_of_any(sample: NoisyTopK, few: Sequence[tuple[int, int]]) -> list[The
 
 def prove_falls(sample: NoisyTopK, kind: str) -> Theorem:
     """Each answer falls behind the rise by 0 at least, and by the noise's scale for one winner."""
-    require_no_loop(type(sample).rise)
     judge = recording(None, ties=True)
     answer, rest, others = map(judge.unknown, ("answer", "rest", "others_move"))
     move = judge.between("move", *DIRECTIONS[kind])
@@ -110,8 +108,7 @@ def prove_falls(sample: NoisyTopK, kind: str) -> Theorem:
     beyond = Violation("range", "an answer can fall behind by less than 0 or too much")
 
     def on_path() -> None:
-        sides: Any = Summed((answer, rest)), Summed((answer + move, rest + others))
-        rise = sample.rise(*sides)
+        rise = sample.rise(answer + rest, answer + move + rest + others)
         judge.require(rise - move >= 0, beyond)
         judge.require(rise - move <= most, beyond)
 
@@ -364,14 +361,10 @@ def _require_by_extremes(
 # after.
 
 
-Range = tuple[Fraction, Fraction]
+def farthest_move(kind: str) -> Fraction:
+    """How far half-margins can move, up or down, in units of Δ."""
+    return Fraction(1) if kind == GENERAL else Fraction(1, 2)
 
-RANGES: dict[str, Range] = {
-    GENERAL: (Fraction(-1), Fraction(1)),
-    RISING: (Fraction(-1, 2), Fraction(1, 2)),
-    FALLING: (Fraction(-1, 2), Fraction(1, 2)),
-}
-"""How far half-margins can move, in units of Δ."""
 
 _FEW = ((1, 1), (1, 2), (2, 1), (2, 2))
 """Inside and outside."""
@@ -379,20 +372,21 @@ _FEW = ((1, 1), (1, 2), (2, 1), (2, 2))
 
 def prove_half_margins(made: Make, kind: str) -> list[Theorem]:
     """Half-margins move within a range that the noise is large enough for."""
-    low, high = RANGES[kind]
+    far = farthest_move(kind)
     for k, epsilon, delta in ((1, 1, 1), (2, 1, 3), (5, Fraction(7, 3), 2)):
         mechanism = made(k=k, epsilon=epsilon, sensitivity=delta)
-        if mechanism.law.scale * mechanism.epsilon != (high - low) * delta:
+        if mechanism.law.scale * mechanism.epsilon != 2 * far * delta:
             raise Violation("budget", "the scale of the noise must not depend on k")
-    return [prove_range(made(k=few[0]), few, kind, RANGES[kind]) for few in _FEW]
+    return [prove_range(made(k=few[0]), few, kind, -far, far) for few in _FEW]
 
 
-def prove_range(mechanism: Any, few: tuple[int, int], kind: str, within: Range) -> Theorem:
+def prove_range(
+    mechanism: Any, few: tuple[int, int], kind: str, low: Fraction, high: Fraction
+) -> Theorem:
     """Half-margins of so many answers in a set, and so many outside, move within this range."""
     inside, outside = few
     judge = recording(None, ties=True)
     answers, _, neighbour = judge.neighbours(inside + outside, DIRECTIONS[kind])
-    low, high = within
     beyond = Violation("range", f"a half-margin can move beyond {low}Δ or {high}Δ")
 
     def on_path() -> None:

@@ -6,14 +6,13 @@ step on an arbitrary answer gives the same outcome on both sides, ends in such a
 costs at most the units that it uses. So the whole costs at most what the shared draw costs, and all
 units together. `require_fold` shows that a stream is nothing but such steps.
 
-Of all other answers only their sum is looked at (`rise`): an arbitrary answer and the sum of the
+`rise` is given the sum of all answers and no single one. So an arbitrary answer and the sum of the
 rest stand for all of them.
 
 Shifts are the same for all noise with the same outcomes. So they are acyclic, |det J| = 1, and
 there are as many alignments as there are sequences of outcomes: countably many.
 """
 
-import dis
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +20,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from operator import attrgetter
 from types import CodeType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpgap.exact.laws import Law, Scalar
 from dpgap.exact.parameters import altered
@@ -29,7 +28,7 @@ from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, Branch, SparseV
 from dpgap.proof.checker import alignment
 from dpgap.proof.checker import numbers as forms
 from dpgap.proof.checker.alignment import Draws, Sealed, ShiftedDraws, Source
-from dpgap.proof.checker.numbers import Affine, BadProgram, Exact, Kept, Violation
+from dpgap.proof.checker.numbers import Affine, BadProgram, Exact, Violation
 from dpgap.proof.checker.proving import DIRECTIONS, GENERAL, Theorem
 from dpgap.proof.every.few_answers import MOVES, Fixed, recording
 from dpgap.proof.every.memory import own_names, require_no_memory
@@ -66,68 +65,6 @@ class Budget(NamedTuple):
     """Whether units are whole numbers."""
 
 
-class Summed:
-    """Answers of which only the sum may be looked at: so two stand for any number of them."""
-
-    __slots__ = ("total",)
-
-    def __init__(self, answers: Sequence[Affine]) -> None:
-        first, rest = answers
-        _SUM.put(self, first + rest)
-
-    def __getitem__(self, at: object) -> NoReturn:
-        raise _looks_at_single_answers()
-
-    def __len__(self) -> NoReturn:
-        raise _looks_at_single_answers()
-
-    def __iter__(self) -> Iterator["_Part"]:
-        return iter((_Part(self, None), _Part(self, _SUM.of(self))))
-
-
-_SUM = Kept(Summed, "total")
-
-
-class _Part(Sealed):
-    """One answer of some: it can be added to the others, in their order, and nothing else."""
-
-    __slots__ = ("owner", "total")
-
-    def __init__(self, owner: Summed, total: Affine | None) -> None:
-        _OWNER.put(self, owner)
-        _TOTAL.put(self, total)
-
-    def _when_used(self) -> Violation:
-        return _looks_at_single_answers()
-
-    def __radd__(self, other: Any) -> Any:  # type: ignore[override]
-        first = _TOTAL.of(self) is None and type(other) is int and not other
-        return self if first else self._refuse()
-
-    def __add__(self, other: Any) -> Any:  # type: ignore[override]
-        if not isinstance(other, _Part) or _OWNER.of(other) is not _OWNER.of(self):
-            return self._refuse()
-        total = _TOTAL.of(other)
-        return self._refuse() if total is None or _TOTAL.of(self) is not None else total
-
-
-_OWNER, _TOTAL = Kept(_Part, "owner"), Kept(_Part, "total")
-
-
-def require_no_loop(rise: Any) -> None:
-    """A rise that goes through answers by itself could count them."""
-    code = rise.__code__
-    loops = any("FOR_ITER" in each.opname for each in dis.get_instructions(code))
-    inner = any(isinstance(each, CodeType) for each in code.co_consts)
-    known = {*forms.names(code, "GLOBAL")} <= {"sum", "min", "max", "abs", "Fraction"}
-    if loops or inner or not known:
-        raise _looks_at_single_answers()
-
-
-def _looks_at_single_answers() -> Violation:
-    return Violation("fold", "the rise may look at nothing but the sum of all answers")
-
-
 def prove_steps(mechanism: Any, kind: str, *, ties: bool) -> list[Theorem]:
     """What must hold of one step of a mechanism with known numbers.
 
@@ -138,6 +75,7 @@ def prove_steps(mechanism: Any, kind: str, *, ties: bool) -> list[Theorem]:
     share = forms.exact(mechanism.epsilon) - mechanism.capacity * forms.exact(mechanism.unit)
     budget = Budget(opening, share, mechanism.capacity, forms.exact(mechanism.unit), whole=True)
     judge = recording(forms.exact(mechanism.epsilon), ties=ties)
+    judge.step = getattr(mechanism, "grid", None) or 1
     judge.given_whole(judge.unknown("used"))
     return [prove_step(type(mechanism).__name__, mechanism, budget, kind, judge)]
 
@@ -147,7 +85,6 @@ def prove_step(name: str, program: Any, budget: Budget, kind: str, judge: "Recor
 
     On each path: one step, its shifts, and the same step on the neighbour.
     """
-    require_no_loop(type(program).rise)
     used = judge.unknown("used")
     judge.given(used >= 0)
     judge.given(used <= budget.capacity)
@@ -162,7 +99,7 @@ def prove_step(name: str, program: Any, budget: Budget, kind: str, judge: "Recor
     def on_path() -> None:
         if used > 0 and not program.live(used):
             return  # the stream has ended
-        rise = program.rise(Summed((answer, rest)), Summed((answer + move, rest + others)))
+        rise = program.rise(answer + rest, answer + move + rest + others)
         # The shared draw is shifted by the rise, which costs its share and keeps its support.
         opening, by = budget.opening.law, budget.opening.sign * rise
         over = Violation("cost", "the rise can cost more than its share")
@@ -186,6 +123,7 @@ def prove_step(name: str, program: Any, budget: Budget, kind: str, judge: "Recor
             not asked and not any(map(forms.draws_of, (*shifts, rise))),
             Violation("acyclic", "a shift depends on noise"),
         )
+        judge.require_steps([*shifts, by])
         for law, value, shift in zip(draws.laws, draws.values, shifts, strict=True):
             out = Violation("support", "a shift takes noise out of its support")
             judge.require(law.supports(value + shift), out)
@@ -236,6 +174,7 @@ def _require_paid(laws: Sequence[Any], shifts: Sequence[Scalar], paid: Affine, j
 
 
 _METHODS = ("run", "step", "rise", "live")
+_ALIGNING = {"sum", "zip", "rise", "align_step"}
 _ROUNDS = 4
 
 
@@ -399,10 +338,16 @@ def _require_run(mechanism: Any, *, ends: bool) -> Opening:
 
 
 def _require_align(mechanism: Any, opening: Opening) -> None:
+    # To count answers, or to leave some out, it would have to ask something or to name a place.
+    code = type(mechanism).align.__code__
+    used = [each.opname for each in forms.steps(code)]
+    plain = {*forms.names(code, "GLOBAL", "ATTR", "METHOD")} <= _ALIGNING
+    asks = any("JUMP_IF" in name or name in ("BINARY_SUBSCR", "BINARY_SLICE") for name in used)
+    _require(plain and not asks and used.count("FOR_ITER") == 1, "align is more than one loop")
     # More answers than outcomes: a stream may end before its answers do.
     places = range(_ROUNDS + 1)
     sides = [tuple(forms.affine(None, {f"{q}{i}": 1}) for i in places) for q in ("q", "q'")]
-    output = tuple(Mark("outcome", i) for i in range(_ROUNDS))
+    outcomes = [Mark("outcome", i) for i in range(_ROUNDS)]
     calls: list[Any] = []
 
     def align_step(_: Any, *given: Any) -> tuple[list[Mark], Mark]:
@@ -410,16 +355,14 @@ def _require_align(mechanism: Any, opening: Opening) -> None:
         return [Mark("shift", len(calls))], Mark("used", len(calls))
 
     def rise(_: Any, *given: Any) -> Affine:
-        exact = len(given) == 2 and all(
-            a is b for a, b in zip(given, (heads, sides[1]), strict=True)
-        )
-        _require(exact, "align does not look at all answers")
+        sums = [forms.form_of(sum(side)) for side in sides]
+        _require([*map(forms.form_of, given)] == sums, "align does not sum up all answers")
         return forms.affine(None, {"rise": 1})
 
-    heads = _Heads(sides[0], type(mechanism).align.__code__, calls)
+    heads = _Heads(outcomes, code, calls)
     program, noise = _opaque(mechanism, align_step=align_step, rise=rise), Sealed()
-    heads.given += [program, noise, sides[1], output]
-    shifts = list(program.align(heads, sides[1], noise, output))
+    heads.given += [program, noise, *sides]
+    shifts = list(program.align(*sides, noise, heads))
     heads.require_same("align")
     _require(len(calls) == _ROUNDS, "align does not take one step for each outcome")
     _require(
@@ -431,7 +374,7 @@ def _require_align(mechanism: Any, opening: Opening) -> None:
         wanted = {"rise": 1, f"q{number}": 1, f"q'{number}": -1}
         same = isinstance(move, Affine) and forms.form_of(move) == (wanted, 0)
         _require(same, "align does not make up for the rise and the answer's own change")
-        _require(outcome is output[number], "align does not take outcomes as they come")
+        _require(outcome is outcomes[number], "align does not take outcomes as they come")
         _require(_is(shifts[number + 1], "shift", number + 1), "align loses shifts")
     _require(len(shifts) == _ROUNDS + 1, "align adds shifts")
 
@@ -509,6 +452,7 @@ def _require_steps(mechanism: SparseVector) -> None:
 def _prove(mechanism: SparseVector, kind: str) -> Theorem:
     """One step with any units, limits and margins."""
     judge = recording(mechanism.epsilon, ties=True)
+    judge.step = mechanism.grid or 1
     capacity = judge.unknown("capacity")
     ways: list[Branch] = []
     limits: list[Affine] = []

@@ -148,8 +148,8 @@ class Stepwise(ABC):
         the answer's own change.
         """
 
-    def rise(self, answers: Sequence[Scalar], neighbour: Sequence[Scalar]) -> Scalar:
-        """How far the shared draw is shifted."""
+    def rise(self, before: Scalar, after: Scalar) -> Scalar:
+        """How far the shared draw is shifted, given the sum of all answers and the neighbour's."""
         return self.sensitivity
 
     def live(self, used: Scalar) -> Any:
