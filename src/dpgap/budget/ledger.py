@@ -36,18 +36,18 @@ from dpgap.budget.account import (
     tells_too_much,
 )
 from dpgap.budget.entries import (
+    NEW_PERIOD,
     RESERVE,
+    SETTLE,
     Author,
     Balance,
     Entry,
     UnreadableEntry,
     checked,
+    following,
     hash_of,
-    new_period,
     opening,
     read_entry,
-    reserving,
-    settling,
 )
 from dpgap.budget.entries import LedgerError as LedgerError
 from dpgap.budget.requests import Quota
@@ -279,10 +279,11 @@ class Ledger:
 
     def _as_of_now(self, rows: Rows, balance: Balance, actor: str | None = None) -> Balance:
         """The balance after the new period that has begun by the database's clock, if one has."""
-        if balance.last.renewal is None:
+        renewal = balance.last.renewal
+        if renewal is None or not renewal.is_over(at := rows.now()):
             return balance
-        author = self._author("", actor=actor)._replace(at=rows.now())
-        return balance._replace(last=new_period(balance.last, author) or balance.last)
+        author = self._author("", actor=actor)._replace(at=at)
+        return balance._replace(last=following(Balance(balance.last), NEW_PERIOD, author))
 
     def _renewed(self, rows: Rows, balance: Balance, actor: str | None) -> Balance:
         """The balance as of now; the entry of a new period is written."""
@@ -433,8 +434,15 @@ class LedgerAccount:
                 requests.refuse_beyond(rows, balance.last, person, self.quota)
             balance = ledger._renewed(rows, balance, person)
             author = ledger._author(person, self.reason, person)
-            extra = requests.asked_by(request)
-            entry = reserving(balance, charge.up(), request.purpose, author, key, extra)
+            entry = following(
+                balance,
+                RESERVE,
+                author,
+                charge=charge.up(),
+                purpose=request.purpose,
+                key=key,
+                extra=requests.asked_by(request),
+            )
             rows.append(entry)
         return LedgerReservation(ledger, entry)
 
@@ -560,8 +568,8 @@ class LedgerReservation:
             )
             # How long drawing took is private: the book has the time of the charge alone.
             author = author._replace(at=reservation.at)
-            cost = Amount(spent, reserved.delta)
-            entry = settling(balance, reservation, cost, author, extra)
+            balance, cost = balance._replace(ended=reservation), Amount(spent, reserved.delta)
+            entry = following(balance, SETTLE, author, charge=cost, extra=extra)
             rows.append(entry)
             if document is not None:
                 identity = reservation.extra.get("identity")

@@ -20,9 +20,22 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpgap.budget import entries
 from dpgap.budget.account import Amount, granted
-from dpgap.budget.entries import LOWER, RAISE, RESERVE, WRITE_OFF, Author, Balance, Entry
+from dpgap.budget.entries import (
+    ALLOW,
+    BIND,
+    CLOSE,
+    LOWER,
+    RAISE,
+    RENEW,
+    RESERVE,
+    WRITE_OFF,
+    Author,
+    Balance,
+    Entry,
+    Renewal,
+    following,
+)
 from dpgap.budget.requests import require_words, stated_facts, stating
 from dpgap.budget.store import Rows
 from dpgap.exact.parameters import Rational, rational
@@ -67,14 +80,14 @@ class Steward:
 
         def act(rows: Rows, balance: Balance, author: Author) -> Entry:
             balance = self.ledger._renewed(rows, balance, self.person)
-            author = author._replace(at=rows.now())
-            return entries.renewing(balance, every, added, carry, author)
+            said = Renewal(every, added, carry, "", None)
+            return following(balance, RENEW, author._replace(at=rows.now()), period=said)
 
         return self._act(act, reason or None)
 
     def close(self, *, reason: str) -> Entry:
         """Let nothing more be reserved, for good. What is under way can still be settled."""
-        return self._act(lambda _, at, author: entries.closing(at, author), reason)
+        return self._act(lambda _, at, author: following(at, CLOSE, author), reason)
 
     def allow(
         self, person: str, epsilon: Rational, *, delta: Rational | None = None, reason: str = ""
@@ -94,7 +107,7 @@ class Steward:
 
         def act(_: Rows, balance: Balance, author: Author) -> Entry:
             given = _same_share(balance, whole) if part is None else part
-            return entries.allowing(balance, Amount(whole, given).down(), author)
+            return following(balance, ALLOW, author, charge=Amount(whole, given).down())
 
         return self._act(act, reason or None, person)
 
@@ -117,7 +130,8 @@ class Steward:
             raise ValueError("table, unit, neighbours or columns must be given")
 
         def act(rows: Rows, balance: Balance, author: Author) -> Entry:
-            return entries.binding(balance, stating(rows, self.dataset, facts, beside), author)
+            extra = stating(rows, self.dataset, facts, beside)
+            return following(balance, BIND, author, extra=extra)
 
         return self._act(act, reason, alone=True)
 
@@ -135,7 +149,7 @@ class Steward:
                     f"{ended.number} ({ended.kind}) already"
                 )
             balance, _found = self.ledger._balance(rows, self.dataset, reservation.person)
-            return entries.writing_off(balance, reservation, author)
+            return following(balance._replace(ended=reservation), WRITE_OFF, author)
 
         return self._act(act, reason)
 
@@ -168,7 +182,7 @@ class Steward:
             # Else the first charge of a new period would undo what is done here.
             balance = self.ledger._renewed(rows, balance, self.person)
             total = granted(epsilon, balance.last.granted.delta if delta is None else delta)
-            return entries.setting_total(balance, kind, total, author)
+            return following(balance, kind, author, charge=total)
 
         return self._act(act, reason)
 
@@ -188,7 +202,7 @@ class Steward:
 
 def _same_share(balance: Balance, epsilon: Fraction) -> Fraction:
     """The δ of an allowance that states none."""
-    last, mine = balance
+    last, mine = balance.last, balance.mine
     if mine is not None and mine.allowance is not None:
         return mine.allowance.delta
     return last.granted.delta * (min(Fraction(1), epsilon / last.total) if last.total else 1)

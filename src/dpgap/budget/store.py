@@ -33,17 +33,19 @@ from sqlalchemy.pool import NullPool
 from dpgap._package import how_to_get
 from dpgap.budget.entries import (
     FIRST,
+    MIGRATE,
     RESERVE,
     SECOND,
     SETTLE,
     THIRD,
     WRITE_OFF,
     Author,
+    Balance,
     Entry,
     LedgerError,
     UnreadableEntry,
     flaws,
-    migrating,
+    following,
     read_entry,
 )
 
@@ -611,7 +613,8 @@ def _migrate(connection: sql.Connection, layout: int, author: Author) -> list[En
     _make_tables(connection)
     said = []
     for book in books:
-        said.append(migrating(book[-1], author, archived=rows.archived(book[-1].dataset)))
+        last, archived = Balance(book[-1]), rows.archived(book[-1].dataset)
+        said.append(following(last, MIGRATE, author, version=THIRD, archived=archived))
         connection.execute(_ENTRIES.insert(), [_row(entry) for entry in (*book, said[-1])])
     return said
 
