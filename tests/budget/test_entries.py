@@ -48,12 +48,12 @@ def _next(book: list[Entry], act: str, share: Fraction, place: int, person: str)
     waiting = [it for it in book if it.kind == "reserve" and it.number not in ended]
     if act in ("settle", "write off") and waiting:
         about = waiting[place % len(waiting)]
-        balance = _balance(book, about.person)._replace(ended=about)
+        balance = _balance(book, about.person)
         if act == "write off":
-            return following(balance, "write-off", author)
+            return following(balance, "write-off", author, about)
         spent = Amount(share * about.charge.epsilon, about.charge.delta)
         extra = {"document": "0" * 64, "length": place}
-        return following(balance, "settle", author, charge=spent, extra=extra)
+        return following(balance, "settle", author, about, charge=spent, extra=extra)
     stated: dict[str, dict[str, Any]] = {
         "raise": {"charge": last.granted + Amount(share)},
         "lower": {"charge": last.granted - Amount(share)},
@@ -209,9 +209,8 @@ def test_an_empty_book_is_not_intact() -> None:
 def test_what_is_settled_lies_within_what_was_reserved(spent: Fraction) -> None:
     book = [opening("sales", Amount(Fraction(3)), _author())]
     book.append(_reserved(book, Amount(Fraction(1))))
-    balance = _balance(book)._replace(ended=book[1])
     with pytest.raises(ValueError, match="at most the 1 that was reserved"):
-        following(balance, "settle", _author(), charge=Amount(spent))
+        following(_balance(book), "settle", _author(), book[1], charge=Amount(spent))
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (1, 3), (2, 3)])

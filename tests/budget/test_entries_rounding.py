@@ -110,7 +110,7 @@ def _old_book(ledger: Ledger, digits: int) -> list[Entry]:
     book = [opening("sales", Amount(Fraction(2) + Fraction(1, 29)), WHO)]
     book.append(_reserving(book, Fraction(1, odd + 2)))
     spent = Amount(Fraction(1, odd + 6))
-    book.append(following(Balance(book[-1], None, book[1]), "settle", WHO, charge=spent))
+    book.append(following(Balance(book[-1]), "settle", WHO, book[1], charge=spent))
     book.append(_reserving(book, Fraction(1, odd)))
     with ledger._store.writing("sales") as rows:
         for entry in book:

@@ -410,8 +410,8 @@ def test_a_book_agrees_with_a_simple_model(carry: bool, steps: list[tuple[int, i
         if waiting:
             entry, of_week = waiting.pop(0)
             spent = min(Fraction(back, 8), entry.epsilon)
-            ending = Balance(book[-1], None, entry)
-            book.append(following(ending, "settle", author, charge=Amount(spent)))
+            cost = Amount(spent)
+            book.append(following(Balance(book[-1]), "settle", author, entry, charge=cost))
             left += entry.epsilon - spent if carry or of_week == week else 0
             charged[of_week] -= entry.epsilon - spent
         assert book[-1].remaining == left

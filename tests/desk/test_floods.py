@@ -261,8 +261,8 @@ def _write_long_book(ledger: Ledger, entries: int) -> None:
             author = Author("x@y", at, who, "", who)
             said = {"charge": tiny, "purpose": f"top {number}"}
             charged = following(Balance(last, mine.get(who)), "reserve", author, **said)
-            ending = Balance(charged, charged, charged)
-            last = mine[who] = following(ending, "settle", author, charge=tiny)
+            both = Balance(charged, charged)
+            last = mine[who] = following(both, "settle", author, charged, charge=tiny)
             for entry in (charged, last):
                 rows.append(entry)
 

@@ -21,7 +21,7 @@ dpgap does not know, is refused: it was made by a later dpgap.
 >>> half, most = Amount(Fraction(1, 2)), Amount(Fraction(3, 4))
 >>> book = [opening("sales", Amount(Fraction(1)), ann)]
 >>> book.append(following(Balance(book[-1]), RESERVE, ann, charge=most, purpose="top 10 of url"))
->>> book.append(following(Balance(book[-1], book[-1], book[1]), SETTLE, ann, charge=half))
+>>> book.append(following(Balance(book[-1], book[-1]), SETTLE, ann, book[1], charge=half))
 >>> book[-1].remaining, flaws(book)
 (Fraction(1, 2), [])
 """
@@ -362,8 +362,6 @@ class Balance(NamedTuple):
     last: Entry
     mine: Entry | None = None
     """The last entry that concerns the person of the next one."""
-    ended: Entry | None = None
-    """The reservation that the next one ends."""
 
     @property
     def left(self) -> Amount:
@@ -376,13 +374,6 @@ class Balance(NamedTuple):
             max(Fraction(0), min(left.epsilon, rest.epsilon)),
             max(Fraction(0), min(left.delta, rest.delta)),
         )
-
-    @property
-    def reservation(self) -> Entry:
-        """The reservation that the next entry ends, which must be there."""
-        if self.ended is None:
-            raise ValueError("there is no such reservation")
-        return self.ended
 
 
 def opening(
@@ -398,10 +389,11 @@ def opening(
     return replace(blank, **author._asdict(), bound=bound, extra=extra or {}).sealed()
 
 
-def following(balance: Balance, kind: str, author: Author, **stated: Any) -> Entry:
+def following(balance: Balance, kind: str, author: Author, *ended: Entry, **stated: Any) -> Entry:
     """The next entry of a book, or an error if it is refused.
 
-    `_KINDS` says what is `stated` for each kind. Everything else follows from that and the balance.
+    `ended` is the reservation that a settlement or a write-off ends. `_KINDS` says what is `stated`
+    for each kind. Everything else follows from these and the balance.
     """
     last, mine = balance.last, balance.mine
     blank = replace(
@@ -419,7 +411,7 @@ def following(balance: Balance, kind: str, author: Author, **stated: Any) -> Ent
         **author._asdict(),
     )
     asked = replace(blank, **stated)
-    return replace(asked, **_KINDS[kind].rule(balance, asked)).sealed()
+    return replace(asked, **_KINDS[kind].rule(balance, asked, *ended)).sealed()
 
 
 def _reserve(balance: Balance, asked: Entry) -> dict[str, Any]:
@@ -446,15 +438,15 @@ def _reserve(balance: Balance, asked: Entry) -> dict[str, Any]:
     return {"held": last.held + charge, "person_spent": mine}
 
 
-def _settle(balance: Balance, asked: Entry) -> dict[str, Any]:
+def _settle(balance: Balance, asked: Entry, ended: Entry) -> dict[str, Any]:
     """Replace what was reserved by what was spent.
 
     The rest is credited, unless the period that it was reserved in is over and its rest lapsed. If
     a document is archived, "document" in `extra` is its hash, and "length" says how many characters
     it has.
     """
-    last, reservation, spent = balance.last, balance.reservation, asked.charge
-    charge, length = reservation.charge, asked.extra.get("length", 0)
+    last, charge, spent = balance.last, ended.charge, asked.charge
+    length = asked.extra.get("length", 0)
     if not NOTHING.fits(spent) or not spent.fits(charge):
         raise ValueError(
             f"epsilon must be at least 0 and at most the {readable_down(charge.epsilon)} that was "
@@ -462,28 +454,22 @@ def _settle(balance: Balance, asked: Entry) -> dict[str, Any]:
         )
     if not (isinstance(length, int) and length >= 0):
         raise ValueError("length must be that of a document")
-    changes = _end(balance, spent) | {"archived": last.archived + length}
-    if reservation.person:
+    changes = _end(last, ended, spent) | {"archived": last.archived + length}
+    if ended.person:
         changes["person_spent"] = asked.person_spent - charge + spent
-    if last.period and last.period.lapsed is not None and reservation.number < last.period.lapsed:
+    if last.period and last.period.lapsed is not None and ended.number < last.period.lapsed:
         changes["granted"] = last.granted - Amount(charge.epsilon - spent.epsilon)
     return changes
 
 
-def _write_off(balance: Balance, _: Entry) -> dict[str, Any]:
+def _write_off(balance: Balance, _: Entry, ended: Entry) -> dict[str, Any]:
     """Count a reservation as spent, all of it, for good."""
-    return _end(balance, balance.reservation.charge)
+    return _end(balance.last, ended, ended.charge)
 
 
-def _end(balance: Balance, spent: Amount) -> dict[str, Any]:
-    last, reservation = balance.last, balance.reservation
-    return {
-        "person": reservation.person,
-        "reservation": reservation.number,
-        "charge": spent,
-        "used": last.used + spent,
-        "held": last.held - reservation.charge,
-    }
+def _end(last: Entry, ended: Entry, spent: Amount) -> dict[str, Any]:
+    changes = {"charge": spent, "used": last.used + spent, "held": last.held - ended.charge}
+    return {"person": ended.person, "reservation": ended.number, **changes}
 
 
 def _set_total(balance: Balance, asked: Entry) -> dict[str, Any]:
@@ -577,7 +563,7 @@ class Kind(NamedTuple):
     """What is stated for an entry of a kind, and the rule that says what it changes or refuses."""
 
     stated: tuple[str, ...]
-    rule: Callable[[Balance, Entry], dict[str, Any]]
+    rule: Callable[..., dict[str, Any]]
 
 
 _KINDS = {
@@ -665,7 +651,7 @@ class _Replay:
             return False
         try:
             made = self._made_again(entry)
-        except (BudgetExhausted, ValueError, KeyError):
+        except (BudgetExhausted, ValueError, KeyError, TypeError):
             return False
         if self.last is not None:  # a break in the chain was told already
             made = replace(made, number=entry.number, previous=entry.previous)
@@ -700,6 +686,7 @@ class _Replay:
             return opening(entry.dataset, entry.granted, author, entry.extra, entry.version)
         if last.version == FIRST and entry.kind not in _FIRST_KINDS:
             raise ValueError("the first version knew no such entries")
-        balance = Balance(last, self._mine(last, entry), self.waiting.get(entry.reservation))
+        balance, ended = Balance(last, self._mine(last, entry)), entry.reservation
+        endings = () if ended is None else (self.waiting[ended],)
         stated = {name: getattr(entry, name) for name in _KINDS[entry.kind].stated}
-        return following(balance, entry.kind, author, **stated)
+        return following(balance, entry.kind, author, *endings, **stated)

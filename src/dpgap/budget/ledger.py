@@ -434,15 +434,9 @@ class LedgerAccount:
                 requests.refuse_beyond(rows, balance.last, person, self.quota)
             balance = ledger._renewed(rows, balance, person)
             author = ledger._author(person, self.reason, person)
-            entry = following(
-                balance,
-                RESERVE,
-                author,
-                charge=charge.up(),
-                purpose=request.purpose,
-                key=key,
-                extra=requests.asked_by(request),
-            )
+            asked = {"charge": charge.up(), "purpose": request.purpose, "key": key}
+            asked["extra"] = requests.asked_by(request)
+            entry = following(balance, RESERVE, author, **asked)
             rows.append(entry)
         return LedgerReservation(ledger, entry)
 
@@ -478,8 +472,9 @@ class LedgerAccount:
     def document(self, number: int) -> str:
         """What was released, by the number of the entry that reserved or settled it."""
         with self.ledger._store.reading() as rows:
-            settlement = rows.entry(self.dataset, reservation=number)
-            place = number if settlement is None else settlement.number
+            ending = rows.entry(self.dataset, reservation=number)
+            settled = ending or rows.entry(self.dataset, number=number)
+            place = -1 if settled is None else settled.number
             kept = requests.document_of(rows, self.dataset, number=place)
         if kept is None:
             raise ValueError(f"entry {number} of data set {self.dataset!r} has no document")
@@ -568,8 +563,8 @@ class LedgerReservation:
             )
             # How long drawing took is private: the book has the time of the charge alone.
             author = author._replace(at=reservation.at)
-            balance, cost = balance._replace(ended=reservation), Amount(spent, reserved.delta)
-            entry = following(balance, SETTLE, author, charge=cost, extra=extra)
+            cost = Amount(spent, reserved.delta)
+            entry = following(balance, SETTLE, author, reservation, charge=cost, extra=extra)
             rows.append(entry)
             if document is not None:
                 identity = reservation.extra.get("identity")

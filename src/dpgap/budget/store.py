@@ -150,14 +150,10 @@ _MISSING = re.compile(
     r'|(?P<kind>role|database) "(?P<name>[^"]+)" does not exist'
 )
 _TROUBLES = {
-    "readonly": "is read-only",
-    "read-only": "is read-only",
-    "full": "has no room left on the disk",
-    "no space": "has no room left on the disk",
-    "locked": "is busy with other releases",
-    "lock timeout": "is busy with other releases",
-    "not a database": "is damaged or no ledger at all",
-    "malformed": "is damaged or no ledger at all",
+    "read-?only": "is read-only",
+    "full|no space": "has no room left on the disk",
+    "locked|lock timeout": "is busy with other releases",
+    "not a database|malformed": "is damaged or no ledger at all",
     "column": "got another layout in the meantime",
     "unable to open": "cannot be opened",
     "depend on it": "has tables that views of yours depend on: drop those views first",
@@ -173,7 +169,7 @@ def trouble(error: SQLAlchemyError) -> str:
         if missing["table"]:
             return f"is no ledger yet: it has no table {missing['table']!r} (`dpgap ledger create`)"
         return f"cannot be opened: its server has no {missing['kind']} {missing['name']!r}"
-    return next((words for sign, words in _TROUBLES.items() if sign in cause), "failed")
+    return next((words for sign, words in _TROUBLES.items() if re.search(sign, cause)), "failed")
 
 
 # --------------------------------------------------------------------------------------------------
@@ -339,10 +335,8 @@ class Rows:
         Those from the first one on that is of this time or later do not: a settlement has the time
         of its charge, so times may go back.
         """
-        entry = self._table.c
-        later = sql.select(sql.func.min(entry.number)).where(
-            entry.dataset == dataset, entry.at >= time
-        )
+        first = sql.func.min(self._table.c.number)
+        later = self._of(dataset, self._table.c.at >= time).with_only_columns(first)
         found = self._connection.scalar(later)
         return self.find(dataset)[-1].number + 1 if found is None else int(found)
 
@@ -352,20 +346,18 @@ class Rows:
         ended = sql.exists().where(
             ending.dataset == dataset, ending.reservation == entry.number, ending.number < end
         )
-        found = self._of(dataset).where(entry.kind == RESERVE, entry.number < end, ~ended)
+        found = self._of(dataset, entry.kind == RESERVE, entry.number < end, ~ended)
         return self._read(found.order_by(entry.number))
 
     def outline(self, dataset: str, first: int = 0, end: int = MOST) -> Outline:
         """What a page shows of a book, however long it is: all, or from a number up to another."""
         entry, last = self._table.c, self.book(dataset, 1, end)[-1]
-        settled = sql.select(sql.func.count()).where(
-            entry.dataset == dataset, entry.kind == SETTLE, entry.number < end
-        )
+        settled = self._of(dataset, entry.kind == SETTLE, entry.number < end)
         unnamed: dict[str, Any] = {"person": [""]} if "person" in entry else {}
         spread = {*range(first, last.number, (last.number - first) // _SPREAD + 1), 0}
         return Outline(
             last,
-            self._connection.scalar(settled) or 0,
+            self._connection.scalar(settled.with_only_columns(sql.func.count())) or 0,
             self.waiting(dataset, end),
             self.people(dataset, end),
             self.book(dataset, before=end, kind=[RESERVE, SETTLE, WRITE_OFF], **unnamed),
@@ -378,9 +370,9 @@ class Rows:
         entry = self._table.c
         if "person" not in entry:
             return []
-        named = (entry.dataset == dataset) & (entry.person != "") & (entry.number < end)
-        newest = sql.select(sql.func.max(entry.number)).where(named).group_by(entry.person)
-        found = self._read(self._of(dataset).where(entry.number.in_(newest)))
+        named = self._of(dataset, entry.person != "", entry.number < end).group_by(entry.person)
+        newest = named.with_only_columns(sql.func.max(entry.number))
+        found = self._read(self._of(dataset, entry.number.in_(newest)))
         return sorted(found, key=lambda entry: entry.person)
 
     def entry(self, dataset: str, **wanted: int) -> Entry | None:
@@ -404,23 +396,18 @@ class Rows:
         """Write one document."""
         self._connection.execute(_DOCUMENTS.insert(), {"dataset": dataset, **kept._asdict()})
 
-    def document(
-        self, dataset: str, *, number: int | None = None, identity: str | None = None
-    ) -> Document | None:
-        """The document that an entry settled, or the newest of a question."""
+    def document(self, dataset: str, **wanted: Any) -> Document | None:
+        """The document that the entry of a `number` settled, or the newest of an `identity`."""
         kept = self._documents.c
-        found = self._kept(dataset).order_by(kept.number.desc()).limit(1)
-        if number is not None:
-            found = found.where(kept.number == _findable(number))
-        if identity is not None:
-            found = found.where(kept.identity == identity)
-        row = self._connection.execute(found).first()
+        found = (kept[name] == value for name, value in wanted.items())
+        newest = self._kept(dataset, *found).order_by(kept.number.desc()).limit(1)
+        row = self._connection.execute(newest).first()
         return None if row is None else Document(*row)
 
     def documents(self, dataset: str, after: int, most: int) -> list[Document]:
         """The next few documents of a data set after an entry, oldest first."""
         number = self._documents.c.number
-        found = self._kept(dataset).where(number > after).order_by(number).limit(most)
+        found = self._kept(dataset, number > after).order_by(number).limit(most)
         return [Document(*row) for row in self._connection.execute(found)]
 
     def orphans(self, dataset: str | None = None) -> list[tuple[str, int]]:
@@ -437,8 +424,7 @@ class Rows:
     def archived(self, dataset: str) -> int:
         """How many characters the documents of a data set have, added up."""
         added = sql.func.sum(sql.func.length(self._documents.c.document))
-        found = sql.select(added).where(self._documents.c.dataset == dataset)
-        return self._connection.scalar(found) or 0
+        return self._connection.scalar(self._kept(dataset).with_only_columns(added)) or 0
 
     def usage(self, dataset: str, person: str, since: str, until: str) -> tuple[int, int]:
         """How many requests of a person there were from a time to another; characters archived."""
@@ -453,13 +439,13 @@ class Rows:
     def _read(self, found: sql.Select[Any], given: dict[str, Any] | None = None) -> list[Entry]:
         return [_entry(row, self.layout) for row in self._connection.execute(found, given)]
 
-    def _kept(self, dataset: str) -> sql.Select[Any]:
+    def _kept(self, dataset: str, *conditions: Any) -> sql.Select[Any]:
         kept = self._documents.c
         columns = [kept[name] for name in Document._fields]
-        return sql.select(*columns).where(kept.dataset == dataset)
+        return sql.select(*columns).where(kept.dataset == dataset, *conditions)
 
-    def _of(self, dataset: str) -> sql.Select[Any]:
-        return sql.select(self._table).where(self._table.c.dataset == dataset)
+    def _of(self, dataset: str, *conditions: Any) -> sql.Select[Any]:
+        return sql.select(self._table).where(self._table.c.dataset == dataset, *conditions)
 
 
 class Store:
@@ -658,36 +644,28 @@ def _findable(number: int) -> int:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    said = dict(zip(_COLUMNS[THIRD], _copies(entry, THIRD), strict=True))
-    return said | {"body": entry.body(), "hash": entry.hash}
+    return _copies(entry) | {"body": entry.body(), "hash": entry.hash}
 
 
-_COLUMNS = {
-    SECOND: tuple(_OLDER[SECOND].c.keys())[:-2],
-    THIRD: tuple(_ENTRIES.c.keys())[:-2],
-}
-"""The columns that say what the body says."""
-
-
-def _copies(entry: Entry, layout: int) -> list[Any]:
-    return [
-        entry.extra.get(name) if name in ("identity", "length") else getattr(entry, name)
-        for name in _COLUMNS[layout]
-    ]
+def _copies(entry: Entry) -> dict[str, Any]:
+    """The columns that say what the body says."""
+    return {
+        name: entry.extra.get(name) if name in ("identity", "length") else getattr(entry, name)
+        for name in _ENTRIES.c.keys()[:-2]
+    }
 
 
 def _entry(row: sql.Row[Any], layout: int) -> Entry:
-    """The entry of a row, whose last columns are the body and the hash."""
-    columns, (body, hash) = list(row)[:-2], tuple(row)[-2:]
-    number, version = columns[1:3]
+    """The entry of a row. One of the first layout is its body, column by column."""
     try:
         if layout == FIRST:
-            return read_entry(FIRST, json.dumps([*columns, body]), hash)
-        entry = read_entry(version, body, hash)
-        if columns != _copies(entry, layout):
+            return read_entry(FIRST, json.dumps(list(row)[:-1]), row.hash)
+        entry = read_entry(row.version, row.body, row.hash)
+        copies = _copies(entry)
+        if any(copies.get(name, said) != said for name, said in row._mapping.items()):
             raise UnreadableEntry("was edited: its columns do not say what its body says")
     except UnreadableEntry as error:
-        raise UnreadableEntry(f"entry {number} {error}") from None
+        raise UnreadableEntry(f"entry {row.number} {error}") from None
     return entry
 
 
