@@ -21,9 +21,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from dpgap.budget import entries
-from dpgap.budget.account import Amount, granted
+from dpgap.budget.account import NOTHING, Amount, granted
 from dpgap.budget.entries import Balance, Entry, Renewal, following
-from dpgap.budget.requests import require_words, stated_facts, stating
+from dpgap.budget.requests import look_alike, require_words, stated_facts, stating
 from dpgap.budget.store import Rows
 from dpgap.exact.parameters import Rational, rational
 
@@ -84,7 +84,7 @@ class Steward:
         Without a `delta`, what they may spend of δ stays as it is. For a person who had no
         allowance it is the same share of the budget's δ as `epsilon` is of its ε, so that nobody
         uses up all of δ with a little ε. Whoever has no allowance may spend what the budget has
-        left.
+        left. A new person whose name looks like that of another is refused.
         """
         require_words("person", person)
         whole = rational("epsilon", epsilon)
@@ -92,7 +92,9 @@ class Steward:
         if whole < 0 or (part or 0) < 0:
             raise ValueError("epsilon and delta of an allowance must not be less than 0")
 
-        def state(_: Rows, balance: Balance) -> dict[str, Any]:
+        def state(rows: Rows, balance: Balance) -> dict[str, Any]:
+            if balance.mine is None:
+                _refuse_look_alike(rows, self.dataset, person)
             given = _same_share(balance, whole) if part is None else part
             return {"charge": Amount(whole, given).down()}
 
@@ -189,6 +191,18 @@ class Steward:
             entry = following(balance, kind, author, *ended, **stated)
             rows.append(entry)
         return entry
+
+
+def _refuse_look_alike(rows: Rows, dataset: str, person: str) -> None:
+    """Refuse a new person who could be taken for one who has spent, or may spend, something."""
+    others = [
+        it for it in rows.people(dataset) if {it.person_spent, it.allowance} - {NOTHING, None}
+    ]
+    if (other := look_alike(person, [it.person for it in others])) is not None:
+        raise ValueError(
+            f"person {person!r} looks like {other!r}, who has spent or may spend of data set "
+            f"{dataset!r}: name that person, or allow them 0 first if the name is wrong"
+        )
 
 
 def _same_share(balance: Balance, epsilon: Fraction) -> Fraction:

@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +35,7 @@ from dpgap._package import how_to_get
 from dpgap.budget.entries import (
     FIRST,
     MIGRATE,
+    NEW_PERIOD,
     RESERVE,
     SECOND,
     SETTLE,
@@ -272,6 +274,8 @@ class Outline(NamedTuple):
     """Some hundred entries up to the last: also the first, and the one that states the table."""
     earlier: "Outline | None" = None
     """The book as it was before a range of dates, if the outline is of one."""
+    in_period: Fraction = Fraction(0)
+    """The ε that the newest period of a renewed budget can cost, what is spent in it included."""
 
 
 class Rows:
@@ -354,16 +358,32 @@ class Rows:
         entry, last = self._table.c, self.book(dataset, 1, end)[-1]
         settled = self._of(dataset, entry.kind == SETTLE, entry.number < end)
         unnamed: dict[str, Any] = {"person": [""]} if "person" in entry else {}
+        waiting = self.waiting(dataset, end)
         spread = {*range(first, last.number, (last.number - first) // _SPREAD + 1), 0}
         return Outline(
             last,
             self._connection.scalar(settled.with_only_columns(sql.func.count())) or 0,
-            self.waiting(dataset, end),
+            waiting,
             self.people(dataset, end),
             self.book(dataset, before=end, kind=[RESERVE, SETTLE, WRITE_OFF], **unnamed),
             [*self.book(dataset, number=(spread | {last.bound or 0}) - {last.number}), last],
             self.outline(dataset, end=first) if first else None,
+            self._in_period(last, waiting),
         )
+
+    def _in_period(self, last: Entry, waiting: list[Entry]) -> Fraction:
+        """All that is granted up to an entry, but for what was charged before its period."""
+        if last.renewal is None:
+            return Fraction(0)
+        since, entry = last.renewal.since, self._table.c
+        begun = self.book(last.dataset, 1, last.number + 1, kind=[NEW_PERIOD])
+        starts = [it.number for it in begun if it.period and it.period.since == since]
+        first = starts[0] if starts else self.place(last.dataset, since)
+        later = (entry.number >= first, entry.number <= last.number)
+        ended = self._read(self._of(last.dataset, entry.reservation < first, *later))
+        held = [it for it in waiting if it.number < first]
+        before = sum((it.spent for it in self.book(last.dataset, 1, first)), Fraction(0))
+        return last.total - sum((it.epsilon for it in (*ended, *held)), before)
 
     def people(self, dataset: str, end: int = MOST) -> list[Entry]:
         """The last entry of each person before a number, by their names."""
