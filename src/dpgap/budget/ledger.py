@@ -118,15 +118,11 @@ class Ledger:
 
     def account(self, dataset: str) -> "LedgerAccount":
         """The account of the data set called `dataset`; pass it as `account=` to a release."""
-        name = requests.require_name(dataset)
-        self._last(name)
-        return LedgerAccount(self, name)
+        return LedgerAccount(self, self._last(requests.require_name(dataset)).dataset)
 
     def steward(self, dataset: str) -> Steward:
         """What may be done with the budget of `dataset` besides spending it."""
-        name = requests.require_name(dataset)
-        self._last(name)
-        return Steward(self, name)
+        return Steward(self, self._last(requests.require_name(dataset)).dataset)
 
     def datasets(self) -> list[str]:
         """The names of all data sets."""

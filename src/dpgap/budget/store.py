@@ -97,11 +97,9 @@ def read_url(url: object) -> Address:
         raise ValueError(
             "ledger must name a file: a budget in memory is lost when the program ends"
         )
-    if name.startswith("file:"):
-        raise ValueError("ledger must be a path, not a URI: write sqlite:////srv/budget.db")
-    if parsed.query:
+    if name.startswith("file:") or parsed.query:
         raise ValueError(
-            "ledger must be the address of a file without options: sqlite:///budget.db"
+            "ledger must be a path, not a URI, and without options: write sqlite:////srv/budget.db"
         )
     file = Path(name).absolute()
     how = {"timeout": str(BUSY_SECONDS), "uri": "true"}
