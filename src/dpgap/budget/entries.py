@@ -389,6 +389,10 @@ def opening(
     return replace(blank, **author._asdict(), bound=bound, extra=extra or {}).sealed()
 
 
+_UNSTATED = dict[str, Any](reservation=None, charge=NOTHING, purpose="", key=None, extra={})
+"""What an entry says of itself if nothing is stated."""
+
+
 def following(balance: Balance, kind: str, author: Author, *ended: Entry, **stated: Any) -> Entry:
     """The next entry of a book, or an error if it is refused.
 
@@ -396,21 +400,15 @@ def following(balance: Balance, kind: str, author: Author, *ended: Entry, **stat
     for each kind. Everything else follows from these and the balance.
     """
     last, mine = balance.last, balance.mine
-    blank = replace(
+    asked = replace(
         last,
         number=last.number + 1,
         kind=kind,
-        reservation=None,
-        charge=NOTHING,
-        purpose="",
         previous=last.hash,
-        key=None,
         person_spent=NOTHING if mine is None else mine.person_spent,
         allowance=None if mine is None else mine.allowance,
-        extra={},
-        **author._asdict(),
+        **_UNSTATED | author._asdict() | stated,
     )
-    asked = replace(blank, **stated)
     return replace(asked, **_KINDS[kind].rule(balance, asked, *ended)).sealed()
 
 
