@@ -432,8 +432,7 @@ class LedgerAccount:
             author = ledger._author(person, self.reason, person)
             asked = {"charge": charge.up(), "purpose": request.purpose, "key": key}
             asked["extra"] = requests.asked_by(request)
-            entry = following(balance, RESERVE, author, **asked)
-            rows.append(entry)
+            entry = rows.append(following(balance, RESERVE, author, **asked))
         return LedgerReservation(ledger, entry)
 
     def paid(self, identity: str) -> str | None:
@@ -559,9 +558,8 @@ class LedgerReservation:
             )
             # How long drawing took is private: the book has the time of the charge alone.
             author = author._replace(at=reservation.at)
-            cost = Amount(spent, reserved.delta)
-            entry = following(balance, SETTLE, author, reservation, charge=cost, extra=extra)
-            rows.append(entry)
+            stated = {"charge": Amount(spent, reserved.delta), "extra": extra}
+            entry = rows.append(following(balance, SETTLE, author, reservation, **stated))
             if document is not None:
                 identity = reservation.extra.get("identity")
                 rows.keep(name, Document(entry.number, identity, document))

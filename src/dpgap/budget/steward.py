@@ -188,9 +188,7 @@ class Steward:
                 balance = ledger._renewed(rows, balance, self.person)
             author = ledger._author(person, reason or "", self.person)
             stated = {} if state is None else state(rows, balance)
-            entry = following(balance, kind, author, *ended, **stated)
-            rows.append(entry)
-        return entry
+            return rows.append(following(balance, kind, author, *ended, **stated))
 
 
 def _refuse_look_alike(rows: Rows, dataset: str, person: str) -> None:

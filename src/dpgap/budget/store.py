@@ -398,8 +398,8 @@ class Rows:
         listed: dict[str, Any] = {name: [_findable(number)] for name, number in wanted.items()}
         return next(iter(self.book(dataset, **listed)), None)
 
-    def append(self, entry: Entry) -> None:
-        """Write one entry, unless it could not be read again: then nothing is written."""
+    def append(self, entry: Entry) -> Entry:
+        """Write and return one entry. If it could not be read again, nothing is written."""
         row = _row(entry)
         try:
             read_entry(entry.version, row["body"], entry.hash)
@@ -409,6 +409,7 @@ class Rows:
                 "purposes and reasons must be text, carry must be True or False"
             ) from None
         self._connection.execute(_ENTRIES.insert(), row)
+        return entry
 
     def keep(self, dataset: str, kept: Document) -> None:
         """Write one document."""
