@@ -1,7 +1,6 @@
 """The book of a budget: it always adds up, and no edit goes unnoticed."""
 
 import json
-from collections.abc import Callable
 from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
@@ -16,17 +15,10 @@ from dpgap.budget.entries import (
     Balance,
     Entry,
     UnreadableEntry,
-    allowing,
-    binding,
-    closing,
     flaws,
-    migrating,
+    following,
     opening,
     read_entry,
-    reserving,
-    setting_total,
-    settling,
-    writing_off,
 )
 
 SHARES = st.fractions(min_value=0, max_value=1, max_denominator=10**6)
@@ -58,17 +50,25 @@ def _next(book: list[Entry], act: str, share: Fraction, place: int, person: str)
         about = waiting[place % len(waiting)]
         balance = _balance(book, about.person)
         if act == "write off":
-            return writing_off(balance, about, author)
+            return following(balance, "write-off", author, about)
         spent = Amount(share * about.charge.epsilon, about.charge.delta)
-        return settling(balance, about, spent, author, {"document": "0" * 64, "length": place})
-    acts: dict[str, Callable[[], Entry]] = {
-        "raise": lambda: setting_total(balance, "raise", last.granted + Amount(share), author),
-        "lower": lambda: setting_total(balance, "lower", last.granted - Amount(share), author),
-        "allow": lambda: allowing(balance, Amount(share, HALF), author),
-        "bind": lambda: binding(balance, {"facts": {"table": f"table {place}"}}, author),
+        extra = {"document": "0" * 64, "length": place}
+        return following(balance, "settle", author, about, charge=spent, extra=extra)
+    stated: dict[str, dict[str, Any]] = {
+        "raise": {"charge": last.granted + Amount(share)},
+        "lower": {"charge": last.granted - Amount(share)},
+        "allow": {"charge": Amount(share, HALF)},
+        "bind": {"extra": {"facts": {"table": f"table {place}"}}},
     }
+    if act in stated:
+        return following(balance, act, author, **stated[act])
     charge = Amount(share + Fraction(1, 9), share / 1000)
-    return acts.get(act, lambda: reserving(balance, charge, "a release", author, f"{len(book)}"))()
+    said = {"charge": charge, "purpose": "a release", "key": f"{len(book)}"}
+    return following(balance, "reserve", author, **said)
+
+
+def _reserved(book: list[Entry], charge: Amount) -> Entry:
+    return following(_balance(book), "reserve", _author(), charge=charge, purpose="a release")
 
 
 def _book(steps: Steps) -> list[Entry]:
@@ -195,7 +195,7 @@ def test_an_edit_with_a_fitting_hash_breaks_the_chain_or_the_sums() -> None:
 def test_a_chain_without_a_key_can_be_rewritten_and_only_a_head_noted_earlier_shows_it() -> None:
     book = _book([("reserve", HALF, 0, "ann"), ("settle", Fraction(1), 0, "ann")])
     little = Amount(Fraction(1, 100))
-    forged = [book[0], reserving(_balance(book[:1]), little, "a release", _author())]
+    forged = [book[0], _reserved(book[:1], little)]
     assert flaws(forged) == []
     assert book[-1].hash in [entry.hash for entry in book]
     assert book[-1].hash not in [entry.hash for entry in forged]
@@ -208,9 +208,9 @@ def test_an_empty_book_is_not_intact() -> None:
 @pytest.mark.parametrize("spent", [Fraction(-1), Fraction(2)])
 def test_what_is_settled_lies_within_what_was_reserved(spent: Fraction) -> None:
     book = [opening("sales", Amount(Fraction(3)), _author())]
-    book.append(reserving(_balance(book), Amount(Fraction(1)), "a release", _author()))
+    book.append(_reserved(book, Amount(Fraction(1))))
     with pytest.raises(ValueError, match="at most the 1 that was reserved"):
-        settling(_balance(book), book[1], Amount(spent), _author())
+        following(_balance(book), "settle", _author(), book[1], charge=Amount(spent))
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (1, 3), (2, 3)])
@@ -219,15 +219,16 @@ def test_only_a_book_of_an_older_version_is_migrated_and_only_then_goes_on_as_a_
 ) -> None:
     old = opening("sales", Amount(Fraction(3)), Author("ann@lab", "2025"), version=before)
     by = Author("ann@lab", "2026", reason="because", actor="ann" if after == 3 else "")
-    moved = migrating(old, by, after, archived=7 if after == 3 else 0)
+    archived = 7 if after == 3 else 0
+    moved = following(Balance(old), "migrate", by, version=after, archived=archived)
     assert flaws([old, moved]) == []
     assert flaws([moved]) != []
-    skipped = replace(closing(Balance(old, None), by), version=after).sealed()
+    skipped = replace(following(Balance(old), "close", by), version=after).sealed()
     assert "entry 1 does not add up" in flaws([old, skipped])
     again = replace(moved, number=2, previous=moved.hash).sealed()
     assert "entry 2 does not add up" in flaws([old, moved, again])
     with pytest.raises(ValueError, match="only a book of an older version is migrated"):
-        migrating(moved, by, after)
+        following(Balance(moved), "migrate", by, version=after)
 
 
 def _edited(body: str, **changes: object) -> str:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import dpgap
 from dpgap.budget.account import UNIT, Amount, InMemoryBudget, rounded_down, rounded_up
-from dpgap.budget.entries import Author, Balance, Entry, opening, reserving, settling
+from dpgap.budget.entries import Author, Balance, Entry, following, opening
 from dpgap.budget.ledger import Ledger, LedgerError
 from dpgap.cli.main import app
 
@@ -98,7 +98,9 @@ def test_what_is_settled_may_be_nothing_but_never_less_or_more_than_was_reserved
 
 
 def _reserving(book: list[Entry], epsilon: Fraction) -> Entry:
-    return reserving(Balance(book[-1], None), Amount(epsilon), "an old release", WHO)
+    return following(
+        Balance(book[-1]), "reserve", WHO, charge=Amount(epsilon), purpose="an old release"
+    )
 
 
 def _old_book(ledger: Ledger, digits: int) -> list[Entry]:
@@ -108,7 +110,7 @@ def _old_book(ledger: Ledger, digits: int) -> list[Entry]:
     book = [opening("sales", Amount(Fraction(2) + Fraction(1, 29)), WHO)]
     book.append(_reserving(book, Fraction(1, odd + 2)))
     spent = Amount(Fraction(1, odd + 6))
-    book.append(settling(Balance(book[-1], None), book[1], spent, WHO))
+    book.append(following(Balance(book[-1]), "settle", WHO, book[1], charge=spent))
     book.append(_reserving(book, Fraction(1, odd)))
     with ledger._store.writing("sales") as rows:
         for entry in book:

@@ -22,12 +22,9 @@ from dpgap.budget.entries import (
     UnreadableEntry,
     canonical,
     flaws,
-    new_period,
+    following,
     opening,
     read_entry,
-    renewing,
-    reserving,
-    settling,
 )
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
 from dpgap.budget.steward import Steward
@@ -255,16 +252,19 @@ def test_a_period_begins_once_by_the_database_s_own_index(
     assert account.ledger.verify() == []
 
 
+def _renewal(every: str, epsilon: Fraction, carry: bool = False) -> Renewal:
+    """How a budget is to be renewed; since when follows."""
+    return Renewal(every, epsilon, carry, "", None)
+
+
 def _renewed_book() -> list[Entry]:
     """A book that is opened, renewed weekly, charged, and begins a new week."""
     author = Author("ann@lab", "2026-11-18T12:00:00.000000+00:00")
     book = [opening("sales", Amount(Fraction(1)), author)]
-    book.append(renewing(Balance(book[-1], None), "week", HALF, False, author))
-    book.append(reserving(Balance(book[-1], None), Amount(QUARTER), "top 1", author))
+    book.append(following(Balance(book[-1]), "renew", author, period=_renewal("week", HALF)))
+    book.append(following(Balance(book[-1]), "reserve", author, charge=Amount(QUARTER)))
     later = author._replace(at="2026-11-25T12:00:00.000000+00:00")
-    begun = new_period(book[-1], later)
-    assert begun is not None
-    return [*book, begun]
+    return [*book, following(Balance(book[-1]), NEW_PERIOD, later)]
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_a_renewal_from_before_the_opening_is_a_flaw() -> None:
     """Else a rewritten book could have one period for every week since 1990."""
     opened, renewed, *_ = _renewed_book()
     early = Author("ann@lab", "1990-01-01T12:00:00.000000+00:00")
-    forged = renewing(Balance(opened, None), "week", HALF, False, early)
+    forged = following(Balance(opened), "renew", early, period=_renewal("week", HALF))
     assert flaws([opened, renewed]) == []
     assert flaws([opened, forged]) == ["entry 1 renews periods from before the budget was opened"]
 
@@ -384,18 +384,21 @@ def test_a_book_agrees_with_a_simple_model(carry: bool, steps: list[tuple[int, i
     day = date(2026, 11, 18)
     author = Author("ann@lab", day.isoformat())
     book = [opening("sales", Amount(Fraction(1)), author)]
-    book.append(renewing(Balance(book[-1], None), "week", Fraction(1), carry, author))
+    weekly = _renewal("week", Fraction(1), carry)
+    book.append(following(Balance(book[-1]), "renew", author, period=weekly))
     left, week, waiting = Fraction(1), day.isocalendar()[:2], []
     charged = {week: Fraction(0)}
     for days, asked, back in steps:
         day += timedelta(days)
         author = author._replace(at=day.isoformat())
-        now = new_period(book[-1], author)
+        period, now = book[-1].period, None
+        if period is not None and period.is_over(author.at):
+            now = following(Balance(book[-1]), NEW_PERIOD, author)
         begun, ask = day.isocalendar()[:2], Fraction(asked, 8)
         renewed = max(begun, week) != week
         rest = (left if carry or not renewed else Fraction(0)) + renewed
         try:
-            entry = reserving(Balance(now or book[-1], None), Amount(ask), "top 1", author)
+            entry = following(Balance(now or book[-1]), "reserve", author, charge=Amount(ask))
         except BudgetExhausted:
             assert ask > rest
         else:
@@ -407,7 +410,8 @@ def test_a_book_agrees_with_a_simple_model(carry: bool, steps: list[tuple[int, i
         if waiting:
             entry, of_week = waiting.pop(0)
             spent = min(Fraction(back, 8), entry.epsilon)
-            book.append(settling(Balance(book[-1], None), entry, Amount(spent), author))
+            cost = Amount(spent)
+            book.append(following(Balance(book[-1]), "settle", author, entry, charge=cost))
             left += entry.epsilon - spent if carry or of_week == week else 0
             charged[of_week] -= entry.epsilon - spent
         assert book[-1].remaining == left

@@ -173,6 +173,28 @@ def test_people_are_listed_with_what_they_spent_and_may_spend(
     assert people == [("ann", Amount(QUARTER), None), ("eve", NOTHING, NOTHING)]
 
 
+@pytest.mark.parametrize("name", ["Ann", "ann ", "ａｎｎ", "an\ufe0fn"])
+def test_a_person_whose_name_looks_like_that_of_another_gets_no_allowance(
+    name: str, account: LedgerAccount, steward: Steward
+) -> None:
+    """Such as by a slip: then the right person would have no allowance, and could spend it all."""
+    steward.allow("bob", HALF)
+    account.of("ann").reserve(QUARTER, "before there was an allowance")
+    with pytest.raises(ValueError, match=r"person '.*' looks like 'ann', who .* data set 'sales'"):
+        steward.allow(name, HALF)
+    assert steward.allow("ann", HALF).allowance == Amount(HALF)
+    assert account.ledger.verify() == []
+
+
+def test_a_slip_in_the_name_of_a_person_can_be_mended(steward: Steward) -> None:
+    steward.allow("ann ", HALF)
+    with pytest.raises(ValueError, match="looks like 'ann '"):
+        steward.allow("ann", HALF)
+    steward.allow("ann ", 0, reason="a slip")
+    steward.allow("ann", HALF)
+    assert steward.allow("ann ", QUARTER).person == "ann ", "who is there already goes on"
+
+
 def test_an_allowance_may_be_nothing(account: LedgerAccount, steward: Steward) -> None:
     steward.allow("eve", 0)
     with pytest.raises(BudgetExhausted, match="'eve' may spend ε = 0"):

@@ -391,13 +391,51 @@ def test_a_budget_is_renewed_from_the_command_line_and_says_so(
     assert "<bdi>sales</bdi>: E = 0.5 a week. Since the budget was opened, on " in page
     assert ", 1.25 was spent or reserved." in page
     assert (
-        "What a week's answers tell about a person is bounded by E; what n weeks tell, by n times "
-        "E, unless each week's table has other people or other events. Unspent ε lapses "
-        "at the end of a week."
+        "What a week's answers tell about a person is bounded by E if its total is not raised; "
+        "what n such weeks tell, by n times E, unless each week's table has other people or other "
+        "events. Unspent ε lapses at the end of a week."
     ) in html.unescape(page)
     _run("ledger", "renew", *BUDGET, "--off")
     assert "renewed" not in _run("ledger", "show", *BUDGET)
     assert "Budgets that renew" not in _run("ledger", "page", *BUDGET[:2])
+
+
+def test_the_page_says_how_much_a_week_may_tell_whose_total_was_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Reservations of the week before are none of it, whether they were settled in it or not."""
+    author = Ledger._author
+
+    def turn_clocks(day: str) -> None:
+        noon = f"{day}T12:00:00.000000+00:00"
+        monkeypatch.setattr(Rows, "now", lambda _: noon)
+        monkeypatch.setattr(
+            Ledger, "_author", lambda *said, **more: author(*said, **more)._replace(at=noon)
+        )
+
+    turn_clocks("2026-11-18")
+    _create()
+    _run("ledger", "renew", *BUDGET, "--every", "week", "--epsilon", "0.5")
+    account = Ledger("budget.db").account("sales")
+    late = account.reserve(Fraction(1, 4), "settled in the week after")
+    account.reserve(Fraction(1, 8), "never settled")
+    assert "In the week that began on 2026-11-16, 2 can be spent" in _page()
+    turn_clocks("2026-11-26")
+    account.reserve(Fraction(1, 2), "all of the new week").settle(Fraction(1, 3))
+    late.settle(Fraction(1, 5))
+    assert "can be spent" not in _page()
+    more = account.total + Fraction(1, 4)
+    _run("ledger", "raise", *BUDGET, "--epsilon", str(more), "--reason", "a second survey")
+    account.reserve(Fraction(1, 3), "what was raised")
+    assert (
+        "In the week that began on 2026-11-23, 0.75 can be spent: that bounds what its answers "
+        "tell about a person. What another week's answers tell is bounded by E if its total is not "
+        "raised; what n such weeks tell, by n times E"
+    ) in _page()
+
+
+def _page() -> str:
+    return html.unescape(" ".join(_run("ledger", "page", *BUDGET[:2]).split()))
 
 
 def test_a_month_is_exported_with_its_documents_and_verified_without_the_ledger() -> None:

@@ -14,7 +14,7 @@ import pytest
 from desks import Running, form_in, process_of, question, running, token_of, write_file
 
 from dpgap.budget.account import Amount
-from dpgap.budget.entries import Author, Balance, Entry, reserving, settling
+from dpgap.budget.entries import Author, Balance, Entry, following
 from dpgap.budget.ledger import Ledger
 from dpgap.desk import questions
 from dpgap.desk.app import open_desk
@@ -259,8 +259,10 @@ def _write_long_book(ledger: Ledger, entries: int) -> None:
             who = f"person {number % 200}"
             at = f"2026-11-01T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}+00:00"
             author = Author("x@y", at, who, "", who)
-            charged = reserving(Balance(last, mine.get(who)), tiny, f"top {number}", author)
-            last = mine[who] = settling(Balance(charged, charged), charged, tiny, author)
+            said = {"charge": tiny, "purpose": f"top {number}"}
+            charged = following(Balance(last, mine.get(who)), "reserve", author, **said)
+            both = Balance(charged, charged)
+            last = mine[who] = following(both, "settle", author, charged, charge=tiny)
             for entry in (charged, last):
                 rows.append(entry)
 

@@ -20,8 +20,8 @@ dpgap does not know, is refused: it was made by a later dpgap.
 >>> ann = Author("ann@lab", "2026-01-02", "ann")
 >>> half, most = Amount(Fraction(1, 2)), Amount(Fraction(3, 4))
 >>> book = [opening("sales", Amount(Fraction(1)), ann)]
->>> book.append(reserving(Balance(book[-1], None), most, "top 10 of url", ann))
->>> book.append(settling(Balance(book[-1], book[-1]), book[1], half, ann))
+>>> book.append(following(Balance(book[-1]), RESERVE, ann, charge=most, purpose="top 10 of url"))
+>>> book.append(following(Balance(book[-1], book[-1]), SETTLE, ann, book[1], charge=half))
 >>> book[-1].remaining, flaws(book)
 (Fraction(1, 2), [])
 """
@@ -94,6 +94,10 @@ class Renewal:
     def start(self, at: str) -> str:
         """The first day of the period of a time."""
         return PERIODS[self.every][0](date.fromisoformat(at[:10])).isoformat()
+
+    def is_over(self, at: str) -> bool:
+        """Whether a time lies in a later period than the newest that has begun."""
+        return self.start(at) > self.since
 
     @property
     def next(self) -> str:
@@ -327,8 +331,8 @@ def _read_renewal(content: Any) -> Renewal:
 # A data set's book opens with its total (ε, δ). A release first *reserves* the most it can cost and
 # then *settles* to what it did cost. A steward raises, lowers or closes the total, gives people
 # allowances, writes off reservations that nobody will settle, states the table that the budget is
-# for, and says how it is renewed. The first charge of a period renews it. Each of these is one
-# function, which makes the next entry from the last one or refuses.
+# for, and says how it is renewed. The first charge of a period renews it. Each kind of entry has a
+# rule, in `_KINDS`, by which `following` makes the next entry from the last one or refuses.
 #
 # Every entry carries the balance after it and the hash of the entry before it. `flaws` makes every
 # entry again from the one before, so one that is edited, removed or put in shows.
@@ -353,10 +357,11 @@ class Author(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """Where a book stands: its last entry, and the last one that concerns a person."""
+    """Where a book stands: its last entry, and what else the next one follows from."""
 
     last: Entry
-    mine: Entry | None
+    mine: Entry | None = None
+    """The last entry that concerns the person of the next one."""
 
     @property
     def left(self) -> Amount:
@@ -384,16 +389,32 @@ def opening(
     return replace(blank, **author._asdict(), bound=bound, extra=extra or {}).sealed()
 
 
-def reserving(
-    balance: Balance,
-    charge: Amount,
-    purpose: str,
-    author: Author,
-    key: str | None = None,
-    extra: Mapping[str, Any] | None = None,
-) -> Entry:
-    """The entry that sets an amount aside, or `BudgetExhausted`."""
-    last, before = balance.last, _before(balance)
+_UNSTATED = dict[str, Any](reservation=None, charge=NOTHING, purpose="", key=None, extra={})
+"""What an entry says of itself if nothing is stated."""
+
+
+def following(balance: Balance, kind: str, author: Author, *ended: Entry, **stated: Any) -> Entry:
+    """The next entry of a book, or an error if it is refused.
+
+    `ended` is the reservation that a settlement or a write-off ends. `_KINDS` says what is `stated`
+    for each kind. Everything else follows from these and the balance.
+    """
+    last, mine = balance.last, balance.mine
+    asked = replace(
+        last,
+        number=last.number + 1,
+        kind=kind,
+        previous=last.hash,
+        person_spent=NOTHING if mine is None else mine.person_spent,
+        allowance=None if mine is None else mine.allowance,
+        **_UNSTATED | author._asdict() | stated,
+    )
+    return replace(asked, **_KINDS[kind].rule(balance, asked, *ended)).sealed()
+
+
+def _reserve(balance: Balance, asked: Entry) -> dict[str, Any]:
+    """Set an amount aside, or raise `BudgetExhausted`."""
+    last, charge = balance.last, asked.charge
     if not NOTHING.fits(charge):
         raise ValueError(f"what is reserved must not be less than 0, not {charge}")
     if last.closed:
@@ -405,80 +426,54 @@ def reserving(
             f"spent {last.used}, reserved {last.held}, remaining {last.left.at_least}, requested "
             f"{charge}{f'{later}, in UTC' if later else ''}"
         )
-    if before.allowance is not None and not charge.fits(balance.left):
+    if asked.allowance is not None and not charge.fits(balance.left):
         raise BudgetExhausted(
-            f"{author.person!r} may spend {before.allowance.at_least} of data set {last.dataset!r} "
-            f"and has spent or reserved {before.person_spent}, so {balance.left.at_least} is left "
+            f"{asked.person!r} may spend {asked.allowance.at_least} of data set {last.dataset!r} "
+            f"and has spent or reserved {asked.person_spent}, so {balance.left.at_least} is left "
             f"for them and {charge} is too much: a steward can allow more"
         )
-    return _next(
-        balance,
-        RESERVE,
-        author,
-        charge=charge,
-        held=last.held + charge,
-        purpose=purpose,
-        key=key,
-        person_spent=before.person_spent + charge if author.person else NOTHING,
-        extra=extra or {},
-    )
+    mine = asked.person_spent + charge if asked.person else NOTHING
+    return {"held": last.held + charge, "person_spent": mine}
 
 
-def settling(
-    balance: Balance,
-    reservation: Entry,
-    spent: Amount,
-    author: Author,
-    extra: Mapping[str, Any] | None = None,
-) -> Entry:
-    """The entry that replaces what was reserved by what was spent.
+def _settle(balance: Balance, asked: Entry, ended: Entry) -> dict[str, Any]:
+    """Replace what was reserved by what was spent.
 
     The rest is credited, unless the period that it was reserved in is over and its rest lapsed. If
     a document is archived, "document" in `extra` is its hash, and "length" says how many characters
     it has.
     """
-    charge = reservation.charge
+    last, charge, spent = balance.last, ended.charge, asked.charge
+    length = asked.extra.get("length", 0)
     if not NOTHING.fits(spent) or not spent.fits(charge):
         raise ValueError(
             f"epsilon must be at least 0 and at most the {readable_down(charge.epsilon)} that was "
             f"reserved, not {readable_up(spent.epsilon)}"
         )
-    extra = extra or {}
-    length = extra.get("length", 0)
     if not (isinstance(length, int) and length >= 0):
         raise ValueError("length must be that of a document")
-    changes: dict[str, Any] = {"extra": extra, "archived": balance.last.archived + length}
-    if reservation.person:
-        changes["person_spent"] = _before(balance).person_spent - charge + spent
-    period = balance.last.period
-    if period is not None and period.lapsed is not None and reservation.number < period.lapsed:
-        changes["granted"] = balance.last.granted - Amount(charge.epsilon - spent.epsilon)
-    return _replacing(balance, SETTLE, reservation, spent, author, **changes)
+    changes = _end(last, ended, spent) | {"archived": last.archived + length}
+    if ended.person:
+        changes["person_spent"] = asked.person_spent - charge + spent
+    if last.period and last.period.lapsed is not None and ended.number < last.period.lapsed:
+        changes["granted"] = last.granted - Amount(charge.epsilon - spent.epsilon)
+    return changes
 
 
-def writing_off(balance: Balance, reservation: Entry, author: Author) -> Entry:
-    """The entry that counts a reservation as spent, all of it, for good."""
-    return _replacing(balance, WRITE_OFF, reservation, reservation.charge, author)
+def _write_off(balance: Balance, _: Entry, ended: Entry) -> dict[str, Any]:
+    """Count a reservation as spent, all of it, for good."""
+    return _end(balance.last, ended, ended.charge)
 
 
-def _replacing(
-    balance: Balance, kind: str, reservation: Entry, spent: Amount, author: Author, **changes: Any
-) -> Entry:
-    return _next(
-        balance,
-        kind,
-        author._replace(person=reservation.person),
-        reservation=reservation.number,
-        charge=spent,
-        used=balance.last.used + spent,
-        held=balance.last.held - reservation.charge,
-        **changes,
-    )
+def _end(last: Entry, ended: Entry, spent: Amount) -> dict[str, Any]:
+    changes = {"charge": spent, "used": last.used + spent, "held": last.held - ended.charge}
+    return {"person": ended.person, "reservation": ended.number, **changes}
 
 
-def setting_total(balance: Balance, kind: str, total: Amount, author: Author) -> Entry:
-    """The entry that raises or lowers the total, though never below what is spent and reserved."""
-    last, gone = balance.last, balance.last.used + balance.last.held
+def _set_total(balance: Balance, asked: Entry) -> dict[str, Any]:
+    """Raise or lower the total, though never below what is spent and reserved."""
+    last, kind, total = balance.last, asked.kind, asked.charge
+    gone = last.used + last.held
     less, more = (last.granted, total) if kind == RAISE else (total, last.granted)
     if not less.fits(more) or less == more or (kind == RAISE and last.closed):
         raise ValueError(
@@ -491,107 +486,99 @@ def setting_total(balance: Balance, kind: str, total: Amount, author: Author) ->
             f"data set {last.dataset!r} has spent and reserved {gone}: its total cannot be "
             f"lowered to {total}"
         )
-    return _next(balance, kind, author, charge=total, granted=total)
+    return {"granted": total}
 
 
-def closing(balance: Balance, author: Author) -> Entry:
-    """The entry after which nothing more is reserved. What is under way can still be settled."""
+def _close(balance: Balance, _: Entry) -> dict[str, Any]:
+    """Let nothing more be reserved. What is under way can still be settled."""
     if balance.last.closed:
         raise ValueError(f"the budget of data set {balance.last.dataset!r} is closed already")
-    return _next(balance, CLOSE, author, closed=True)
+    return {"closed": True}
 
 
-def allowing(balance: Balance, allowance: Amount, author: Author) -> Entry:
-    """The entry that says how much of the total a person may spend, what is spent included."""
-    return _next(balance, ALLOW, author, charge=allowance, allowance=allowance)
+def _allow(_: Balance, asked: Entry) -> dict[str, Any]:
+    """Say how much of the total a person may spend, what is spent included."""
+    return {"allowance": asked.charge}
 
 
-def binding(balance: Balance, extra: Mapping[str, Any], author: Author) -> Entry:
-    """The entry that states, in its "facts" and from now on, the table that the budget is for."""
-    if "facts" not in extra:
+def _bind(_: Balance, asked: Entry) -> dict[str, Any]:
+    """State, in "facts" of `extra` and from now on, the table that the budget is for."""
+    if "facts" not in asked.extra:
         raise ValueError("facts must be stated")
-    return _next(balance, BIND, author, bound=balance.last.number + 1, extra=extra)
+    return {"bound": asked.number}
 
 
-def renewing(balance: Balance, every: str, epsilon: Fraction, carry: bool, author: Author) -> Entry:
-    """The entry that says how the budget is renewed from the next period on.
-
-    The time of its author is that of the database.
-    """
-    last, before = balance.last, balance.last.period
-    if every not in (*PERIODS, NEVER):
+def _renew(balance: Balance, asked: Entry) -> dict[str, Any]:
+    """Say how the budget is renewed from the next period on. The time is the database's."""
+    last, before, said = balance.last, balance.last.period, asked.period
+    if said is None or said.every not in (*PERIODS, NEVER):
         known = ", ".join(map(repr, PERIODS))
+        every = None if said is None else said.every
         raise ValueError(f"every must be one of {known} or {NEVER!r}, not {every!r}")
-    if (every == NEVER) != (epsilon == 0) or epsilon < 0:
+    if (said.every == NEVER) != (said.epsilon == 0) or said.epsilon < 0:
         raise ValueError("epsilon must be more than 0, and is left out where renewing stops")
     if last.closed:
         raise ValueError(f"the budget of data set {last.dataset!r} is closed: it is not renewed")
-    if every == NEVER and last.renewal is None:
+    if said.every == NEVER and last.renewal is None:
         raise ValueError(f"the budget of data set {last.dataset!r} is not renewed now")
     since, lapsed = ("", None) if before is None else (before.since, before.lapsed)
-    found = Renewal(every, epsilon, carry, since, lapsed)
-    if every != NEVER:
-        found = replace(found, since=max(since, found.start(author.at)))
-    return _next(balance, RENEW, author, charge=Amount(epsilon), period=found)
+    if said.every != NEVER:
+        since = max(since, said.start(asked.at))
+    return {"charge": Amount(said.epsilon), "period": replace(said, since=since, lapsed=lapsed)}
 
 
-def new_period(last: Entry, author: Author) -> Entry | None:
-    """The entry that renews the budget, if the time of its author lies in a later period.
+def _new_period(balance: Balance, asked: Entry) -> dict[str, Any]:
+    """Renew the budget, as the time, which is the database's, lies in a later period.
 
-    That time is the database's. The key lets a period begin once; no request can have it, as it is
-    not printable. δ stays as it is.
+    The key lets a period begin once; no request can have it, as it is not printable. δ stays as it
+    is.
     """
-    period = last.renewal
-    if period is None or (since := period.start(author.at)) <= period.since:
-        return None
+    last, period = balance.last, balance.last.renewal
+    if period is None or not period.is_over(asked.at):
+        raise ValueError("no new period has begun")
+    since, lapsed = period.start(asked.at), period.lapsed if period.carry else asked.number
     kept = last.remaining if period.carry else Fraction(0)
-    return _next(
-        Balance(last, None),
-        NEW_PERIOD,
-        author,
-        charge=Amount(period.epsilon),
-        granted=Amount(last.spent + last.reserved + kept + period.epsilon, last.granted.delta),
-        key=f"period\t{since}",
-        period=replace(
-            period, since=since, lapsed=period.lapsed if period.carry else last.number + 1
-        ),
-    )
+    total = last.spent + last.reserved + kept + period.epsilon
+    return {
+        "charge": Amount(period.epsilon),
+        "granted": Amount(total, last.granted.delta),
+        "key": f"period\t{since}",
+        "period": replace(period, since=since, lapsed=lapsed),
+    }
 
 
-def migrating(last: Entry, author: Author, version: int = THIRD, archived: int = 0) -> Entry:
-    """The entry that follows the last one of an older version, and is of a later one.
+def _migrate(balance: Balance, asked: Entry) -> dict[str, Any]:
+    """Go on with entries of a later version.
 
     `archived` is how many characters the documents have that were archived before.
     """
-    if not last.version < version:
+    if not balance.last.version < asked.version:
         raise ValueError("only a book of an older version is migrated")
-    extra = {"from": last.version}
-    changes: dict[str, Any] = {"version": version, "archived": archived, "extra": extra}
-    return _next(Balance(last, None), MIGRATE, author, **changes)
+    return {"extra": {"from": balance.last.version}}
 
 
-def _before(balance: Balance) -> Entry:
-    """What a person has been allowed and has spent so far."""
-    if balance.mine is not None:
-        return balance.mine
-    return replace(balance.last, person_spent=NOTHING, allowance=None)
+class Kind(NamedTuple):
+    """What is stated for an entry of a kind, and the rule that says what it changes or refuses."""
+
+    stated: tuple[str, ...]
+    rule: Callable[..., dict[str, Any]]
 
 
-def _next(balance: Balance, kind: str, author: Author, **changes: Any) -> Entry:
-    last, before = balance.last, _before(balance)
-    same = {
-        "number": last.number + 1,
-        "kind": kind,
-        "reservation": None,
-        "charge": NOTHING,
-        "purpose": "",
-        "previous": last.hash,
-        "key": None,
-        "person_spent": before.person_spent,
-        "allowance": before.allowance,
-        "extra": {},
-    }
-    return replace(last, **{**same, **author._asdict(), **changes}).sealed()
+_KINDS = {
+    RESERVE: Kind(("charge", "purpose", "key", "extra"), _reserve),
+    SETTLE: Kind(("charge", "extra"), _settle),
+    WRITE_OFF: Kind((), _write_off),
+    MIGRATE: Kind(("version", "archived"), _migrate),
+    RAISE: Kind(("charge",), _set_total),
+    LOWER: Kind(("charge",), _set_total),
+    CLOSE: Kind((), _close),
+    ALLOW: Kind(("charge",), _allow),
+    BIND: Kind(("extra",), _bind),
+    RENEW: Kind(("period",), _renew),
+    NEW_PERIOD: Kind((), _new_period),
+}
+_FIRST_KINDS = (RESERVE, SETTLE, WRITE_OFF, MIGRATE)
+"""The kinds that can follow an entry of the first version."""
 
 
 def flaws(book: Iterable[Entry]) -> list[str]:
@@ -662,11 +649,11 @@ class _Replay:
             return False
         try:
             made = self._made_again(entry)
-        except (BudgetExhausted, ValueError, KeyError):
+        except (BudgetExhausted, ValueError, KeyError, TypeError):
             return False
-        if made is not None and self.last is not None:  # a break in the chain was told already
+        if self.last is not None:  # a break in the chain was told already
             made = replace(made, number=entry.number, previous=entry.previous)
-        return made is not None and entry == replace(made, hash=entry.hash)
+        return entry == replace(made, hash=entry.hash)
 
     def follow(self, entry: Entry) -> None:
         if self.last is None and not self.first:
@@ -691,27 +678,13 @@ class _Replay:
             raise ValueError("nobody has spent less than nothing")
         return replace(last, person_spent=spent, allowance=entry.allowance)
 
-    def _made_again(self, entry: Entry) -> Entry | None:
-        author = Author(entry.who, entry.at, entry.person, entry.reason, entry.actor)
-        last, extra, charge, said = self.last, entry.extra, entry.charge, entry.period
+    def _made_again(self, entry: Entry) -> Entry:
+        author, last = Author(*(getattr(entry, name) for name in Author._fields)), self.last
         if last is None:
-            return opening(entry.dataset, entry.granted, author, extra, entry.version)
+            return opening(entry.dataset, entry.granted, author, entry.extra, entry.version)
+        if last.version == FIRST and entry.kind not in _FIRST_KINDS:
+            raise ValueError("the first version knew no such entries")
         balance, ended = Balance(last, self._mine(last, entry)), entry.reservation
-        makers: dict[str, Callable[[], Entry | None]] = {
-            RESERVE: lambda: reserving(balance, charge, entry.purpose, author, entry.key, extra),
-            SETTLE: lambda: settling(balance, self.waiting[ended], charge, author, extra),
-            WRITE_OFF: lambda: writing_off(balance, self.waiting[ended], author),
-            MIGRATE: lambda: migrating(last, author, entry.version, entry.archived),
-        }
-        if last.version != FIRST:  # which knew no other kinds
-            makers |= {
-                CLOSE: lambda: closing(balance, author),
-                BIND: lambda: binding(balance, extra, author),
-                ALLOW: lambda: allowing(balance, charge, author),
-                RAISE: lambda: setting_total(balance, RAISE, charge, author),
-                LOWER: lambda: setting_total(balance, LOWER, charge, author),
-                NEW_PERIOD: lambda: new_period(last, author),
-            }
-            if entry.kind == RENEW and said is not None:
-                return renewing(balance, said.every, said.epsilon, said.carry, author)
-        return makers[entry.kind]()
+        endings = () if ended is None else (self.waiting[ended],)
+        stated = {name: getattr(entry, name) for name in _KINDS[entry.kind].stated}
+        return following(balance, entry.kind, author, *endings, **stated)

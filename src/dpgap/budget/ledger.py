@@ -36,18 +36,18 @@ from dpgap.budget.account import (
     tells_too_much,
 )
 from dpgap.budget.entries import (
+    NEW_PERIOD,
     RESERVE,
+    SETTLE,
     Author,
     Balance,
     Entry,
     UnreadableEntry,
     checked,
+    following,
     hash_of,
-    new_period,
     opening,
     read_entry,
-    reserving,
-    settling,
 )
 from dpgap.budget.entries import LedgerError as LedgerError
 from dpgap.budget.requests import Quota
@@ -118,15 +118,11 @@ class Ledger:
 
     def account(self, dataset: str) -> "LedgerAccount":
         """The account of the data set called `dataset`; pass it as `account=` to a release."""
-        name = requests.require_name(dataset)
-        self._last(name)
-        return LedgerAccount(self, name)
+        return LedgerAccount(self, self._last(requests.require_name(dataset)).dataset)
 
     def steward(self, dataset: str) -> Steward:
         """What may be done with the budget of `dataset` besides spending it."""
-        name = requests.require_name(dataset)
-        self._last(name)
-        return Steward(self, name)
+        return Steward(self, self._last(requests.require_name(dataset)).dataset)
 
     def datasets(self) -> list[str]:
         """The names of all data sets."""
@@ -279,10 +275,11 @@ class Ledger:
 
     def _as_of_now(self, rows: Rows, balance: Balance, actor: str | None = None) -> Balance:
         """The balance after the new period that has begun by the database's clock, if one has."""
-        if balance.last.renewal is None:
+        renewal = balance.last.renewal
+        if renewal is None or not renewal.is_over(at := rows.now()):
             return balance
-        author = self._author("", actor=actor)._replace(at=rows.now())
-        return balance._replace(last=new_period(balance.last, author) or balance.last)
+        author = self._author("", actor=actor)._replace(at=at)
+        return balance._replace(last=following(Balance(balance.last), NEW_PERIOD, author))
 
     def _renewed(self, rows: Rows, balance: Balance, actor: str | None) -> Balance:
         """The balance as of now; the entry of a new period is written."""
@@ -433,9 +430,9 @@ class LedgerAccount:
                 requests.refuse_beyond(rows, balance.last, person, self.quota)
             balance = ledger._renewed(rows, balance, person)
             author = ledger._author(person, self.reason, person)
-            extra = requests.asked_by(request)
-            entry = reserving(balance, charge.up(), request.purpose, author, key, extra)
-            rows.append(entry)
+            asked = {"charge": charge.up(), "purpose": request.purpose, "key": key}
+            asked["extra"] = requests.asked_by(request)
+            entry = rows.append(following(balance, RESERVE, author, **asked))
         return LedgerReservation(ledger, entry)
 
     def paid(self, identity: str) -> str | None:
@@ -470,8 +467,9 @@ class LedgerAccount:
     def document(self, number: int) -> str:
         """What was released, by the number of the entry that reserved or settled it."""
         with self.ledger._store.reading() as rows:
-            settlement = rows.entry(self.dataset, reservation=number)
-            place = number if settlement is None else settlement.number
+            ending = rows.entry(self.dataset, reservation=number)
+            settled = ending or rows.entry(self.dataset, number=number)
+            place = -1 if settled is None else settled.number
             kept = requests.document_of(rows, self.dataset, number=place)
         if kept is None:
             raise ValueError(f"entry {number} of data set {self.dataset!r} has no document")
@@ -560,9 +558,8 @@ class LedgerReservation:
             )
             # How long drawing took is private: the book has the time of the charge alone.
             author = author._replace(at=reservation.at)
-            cost = Amount(spent, reserved.delta)
-            entry = settling(balance, reservation, cost, author, extra)
-            rows.append(entry)
+            stated = {"charge": Amount(spent, reserved.delta), "extra": extra}
+            entry = rows.append(following(balance, SETTLE, author, reservation, **stated))
             if document is not None:
                 identity = reservation.extra.get("identity")
                 rows.keep(name, Document(entry.number, identity, document))

@@ -18,19 +18,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpgap.budget import entries
-from dpgap.budget.account import Amount, granted
-from dpgap.budget.entries import LOWER, RAISE, RESERVE, WRITE_OFF, Author, Balance, Entry
-from dpgap.budget.requests import require_words, stated_facts, stating
+from dpgap.budget.account import NOTHING, Amount, granted
+from dpgap.budget.entries import Balance, Entry, Renewal, following
+from dpgap.budget.requests import look_alike, require_words, stated_facts, stating
 from dpgap.budget.store import Rows
 from dpgap.exact.parameters import Rational, rational
 
 if TYPE_CHECKING:
     from dpgap.budget.ledger import Ledger
 
-Act = Callable[[Rows, Balance, Author], Entry]
+Statement = Callable[[Rows, Balance], dict[str, Any]]
+"""What an act states, as of the moment in which it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,11 @@ class Steward:
 
     def raise_to(self, epsilon: Rational, *, delta: Rational | None = None, reason: str) -> Entry:
         """Grant more: a larger total ε, and δ if it is given."""
-        return self._set_total(RAISE, epsilon, delta, reason)
+        return self._set_total(entries.RAISE, epsilon, delta, reason)
 
     def lower_to(self, epsilon: Rational, *, delta: Rational | None = None, reason: str) -> Entry:
         """Grant less: a smaller total, though never less than is spent and reserved."""
-        return self._set_total(LOWER, epsilon, delta, reason)
+        return self._set_total(entries.LOWER, epsilon, delta, reason)
 
     def renew(
         self, *, every: str, epsilon: Rational = 0, carry: bool = False, reason: str = ""
@@ -64,17 +65,16 @@ class Steward:
         until then the budget has what it has now. δ and allowances are not renewed.
         """
         added = Amount(rational("epsilon", epsilon)).down().epsilon
+        said = Renewal(every, added, carry, "", None)
 
-        def act(rows: Rows, balance: Balance, author: Author) -> Entry:
-            balance = self.ledger._renewed(rows, balance, self.person)
-            author = author._replace(at=rows.now())
-            return entries.renewing(balance, every, added, carry, author)
+        def state(rows: Rows, _: Balance) -> dict[str, Any]:
+            return {"period": said, "at": rows.now()}
 
-        return self._act(act, reason or None)
+        return self._act(entries.RENEW, reason or None, state)
 
     def close(self, *, reason: str) -> Entry:
         """Let nothing more be reserved, for good. What is under way can still be settled."""
-        return self._act(lambda _, at, author: entries.closing(at, author), reason)
+        return self._act(entries.CLOSE, reason)
 
     def allow(
         self, person: str, epsilon: Rational, *, delta: Rational | None = None, reason: str = ""
@@ -84,7 +84,7 @@ class Steward:
         Without a `delta`, what they may spend of δ stays as it is. For a person who had no
         allowance it is the same share of the budget's δ as `epsilon` is of its ε, so that nobody
         uses up all of δ with a little ε. Whoever has no allowance may spend what the budget has
-        left.
+        left. A new person whose name looks like that of another is refused.
         """
         require_words("person", person)
         whole = rational("epsilon", epsilon)
@@ -92,11 +92,13 @@ class Steward:
         if whole < 0 or (part or 0) < 0:
             raise ValueError("epsilon and delta of an allowance must not be less than 0")
 
-        def act(_: Rows, balance: Balance, author: Author) -> Entry:
+        def state(rows: Rows, balance: Balance) -> dict[str, Any]:
+            if balance.mine is None:
+                _refuse_look_alike(rows, self.dataset, person)
             given = _same_share(balance, whole) if part is None else part
-            return entries.allowing(balance, Amount(whole, given).down(), author)
+            return {"charge": Amount(whole, given).down()}
 
-        return self._act(act, reason or None, person)
+        return self._act(entries.ALLOW, reason or None, state, person)
 
     def bind(
         self,
@@ -116,28 +118,24 @@ class Steward:
         if facts is None:
             raise ValueError("table, unit, neighbours or columns must be given")
 
-        def act(rows: Rows, balance: Balance, author: Author) -> Entry:
-            return entries.binding(balance, stating(rows, self.dataset, facts, beside), author)
+        def state(rows: Rows, _: Balance) -> dict[str, Any]:
+            return {"extra": stating(rows, self.dataset, facts, beside)}
 
-        return self._act(act, reason, alone=True)
+        return self._act(entries.BIND, reason, state, alone=True)
 
     def write_off(self, number: int, *, reason: str) -> Entry:
         """Count a reservation that nobody will settle as spent, all of it. Nothing is credited."""
-
-        def act(rows: Rows, _: Balance, author: Author) -> Entry:
+        with self.ledger._store.reading() as rows:
             reservation = rows.entry(self.dataset, number=number)
-            if reservation is None or reservation.kind != RESERVE:
-                raise ValueError(f"entry {number} of data set {self.dataset!r} is no reservation")
             ended = rows.entry(self.dataset, reservation=number)
-            if ended is not None:
-                raise ValueError(
-                    f"reservation {number} of data set {self.dataset!r} was ended by entry "
-                    f"{ended.number} ({ended.kind}) already"
-                )
-            balance, _found = self.ledger._balance(rows, self.dataset, reservation.person)
-            return entries.writing_off(balance, reservation, author)
-
-        return self._act(act, reason)
+        if reservation is None or reservation.kind != entries.RESERVE:
+            raise ValueError(f"entry {number} of data set {self.dataset!r} is no reservation")
+        if ended is not None:
+            raise ValueError(
+                f"reservation {number} of data set {self.dataset!r} was ended by entry "
+                f"{ended.number} ({ended.kind}) already"
+            )
+        return self._act(entries.WRITE_OFF, reason, None, reservation.person, reservation)
 
     def balance_of(self, person: str) -> Balance:
         """Where the budget stands now, and the last entry of a person, with `person_spent`.
@@ -159,36 +157,55 @@ class Steward:
     def written_off(self, last: int) -> list[Entry]:
         """The last few entries that wrote a reservation off, oldest first."""
         with self.ledger._store.reading() as rows:
-            return rows.book(self.dataset, last, kind=[WRITE_OFF])
+            return rows.book(self.dataset, last, kind=[entries.WRITE_OFF])
 
     def _set_total(
         self, kind: str, epsilon: Rational, delta: Rational | None, reason: str
     ) -> Entry:
-        def act(rows: Rows, balance: Balance, author: Author) -> Entry:
-            # Else the first charge of a new period would undo what is done here.
-            balance = self.ledger._renewed(rows, balance, self.person)
-            total = granted(epsilon, balance.last.granted.delta if delta is None else delta)
-            return entries.setting_total(balance, kind, total, author)
+        def state(_: Rows, balance: Balance) -> dict[str, Any]:
+            before = balance.last.granted.delta
+            return {"charge": granted(epsilon, before if delta is None else delta)}
 
-        return self._act(act, reason)
+        return self._act(kind, reason, state)
 
     def _act(
-        self, act: Act, reason: str | None, concerned: str = "", *, alone: bool = False
+        self,
+        kind: str,
+        reason: str | None,
+        state: Statement | None = None,
+        person: str = "",
+        *ended: Entry,
+        alone: bool = False,
     ) -> Entry:
         """Write the entry of an act; None: this act needs no reason."""
         if reason is not None and not reason.strip():
             raise ValueError("reason must say why: it is kept in the ledger")
         ledger = self.ledger
         with ledger._store.writing(self.dataset, alone) as rows:
-            balance, _ = ledger._balance(rows, self.dataset, concerned)
-            entry = act(rows, balance, ledger._author(concerned, reason or "", self.person))
-            rows.append(entry)
-        return entry
+            balance, _ = ledger._balance(rows, self.dataset, person)
+            if kind in (entries.RAISE, entries.LOWER, entries.RENEW):
+                # Else the first charge of a new period would undo what is done here.
+                balance = ledger._renewed(rows, balance, self.person)
+            author = ledger._author(person, reason or "", self.person)
+            stated = {} if state is None else state(rows, balance)
+            return rows.append(following(balance, kind, author, *ended, **stated))
+
+
+def _refuse_look_alike(rows: Rows, dataset: str, person: str) -> None:
+    """Refuse a new person who could be taken for one who has spent, or may spend, something."""
+    others = [
+        it for it in rows.people(dataset) if {it.person_spent, it.allowance} - {NOTHING, None}
+    ]
+    if (other := look_alike(person, [it.person for it in others])) is not None:
+        raise ValueError(
+            f"person {person!r} looks like {other!r}, who has spent or may spend of data set "
+            f"{dataset!r}: name that person, or allow them 0 first if the name is wrong"
+        )
 
 
 def _same_share(balance: Balance, epsilon: Fraction) -> Fraction:
     """The δ of an allowance that states none."""
-    last, mine = balance
+    last, mine = balance.last, balance.mine
     if mine is not None and mine.allowance is not None:
         return mine.allowance.delta
     return last.granted.delta * (min(Fraction(1), epsilon / last.total) if last.total else 1)

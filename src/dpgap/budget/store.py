@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,17 +34,20 @@ from sqlalchemy.pool import NullPool
 from dpgap._package import how_to_get
 from dpgap.budget.entries import (
     FIRST,
+    MIGRATE,
+    NEW_PERIOD,
     RESERVE,
     SECOND,
     SETTLE,
     THIRD,
     WRITE_OFF,
     Author,
+    Balance,
     Entry,
     LedgerError,
     UnreadableEntry,
     flaws,
-    migrating,
+    following,
     read_entry,
 )
 
@@ -93,11 +97,9 @@ def read_url(url: object) -> Address:
         raise ValueError(
             "ledger must name a file: a budget in memory is lost when the program ends"
         )
-    if name.startswith("file:"):
-        raise ValueError("ledger must be a path, not a URI: write sqlite:////srv/budget.db")
-    if parsed.query:
+    if name.startswith("file:") or parsed.query:
         raise ValueError(
-            "ledger must be the address of a file without options: sqlite:///budget.db"
+            "ledger must be a path, not a URI, and without options: write sqlite:////srv/budget.db"
         )
     file = Path(name).absolute()
     how = {"timeout": str(BUSY_SECONDS), "uri": "true"}
@@ -148,14 +150,10 @@ _MISSING = re.compile(
     r'|(?P<kind>role|database) "(?P<name>[^"]+)" does not exist'
 )
 _TROUBLES = {
-    "readonly": "is read-only",
-    "read-only": "is read-only",
-    "full": "has no room left on the disk",
-    "no space": "has no room left on the disk",
-    "locked": "is busy with other releases",
-    "lock timeout": "is busy with other releases",
-    "not a database": "is damaged or no ledger at all",
-    "malformed": "is damaged or no ledger at all",
+    "read-?only": "is read-only",
+    "full|no space": "has no room left on the disk",
+    "locked|lock timeout": "is busy with other releases",
+    "not a database|malformed": "is damaged or no ledger at all",
     "column": "got another layout in the meantime",
     "unable to open": "cannot be opened",
     "depend on it": "has tables that views of yours depend on: drop those views first",
@@ -171,7 +169,7 @@ def trouble(error: SQLAlchemyError) -> str:
         if missing["table"]:
             return f"is no ledger yet: it has no table {missing['table']!r} (`dpgap ledger create`)"
         return f"cannot be opened: its server has no {missing['kind']} {missing['name']!r}"
-    return next((words for sign, words in _TROUBLES.items() if sign in cause), "failed")
+    return next((words for sign, words in _TROUBLES.items() if re.search(sign, cause)), "failed")
 
 
 # --------------------------------------------------------------------------------------------------
@@ -274,6 +272,8 @@ class Outline(NamedTuple):
     """Some hundred entries up to the last: also the first, and the one that states the table."""
     earlier: "Outline | None" = None
     """The book as it was before a range of dates, if the outline is of one."""
+    in_period: Fraction = Fraction(0)
+    """The ε that the newest period of a renewed budget can cost, what is spent in it included."""
 
 
 class Rows:
@@ -337,10 +337,8 @@ class Rows:
         Those from the first one on that is of this time or later do not: a settlement has the time
         of its charge, so times may go back.
         """
-        entry = self._table.c
-        later = sql.select(sql.func.min(entry.number)).where(
-            entry.dataset == dataset, entry.at >= time
-        )
+        first = sql.func.min(self._table.c.number)
+        later = self._of(dataset, self._table.c.at >= time).with_only_columns(first)
         found = self._connection.scalar(later)
         return self.find(dataset)[-1].number + 1 if found is None else int(found)
 
@@ -350,35 +348,49 @@ class Rows:
         ended = sql.exists().where(
             ending.dataset == dataset, ending.reservation == entry.number, ending.number < end
         )
-        found = self._of(dataset).where(entry.kind == RESERVE, entry.number < end, ~ended)
+        found = self._of(dataset, entry.kind == RESERVE, entry.number < end, ~ended)
         return self._read(found.order_by(entry.number))
 
     def outline(self, dataset: str, first: int = 0, end: int = MOST) -> Outline:
         """What a page shows of a book, however long it is: all, or from a number up to another."""
         entry, last = self._table.c, self.book(dataset, 1, end)[-1]
-        settled = sql.select(sql.func.count()).where(
-            entry.dataset == dataset, entry.kind == SETTLE, entry.number < end
-        )
+        settled = self._of(dataset, entry.kind == SETTLE, entry.number < end)
         unnamed: dict[str, Any] = {"person": [""]} if "person" in entry else {}
+        waiting = self.waiting(dataset, end)
         spread = {*range(first, last.number, (last.number - first) // _SPREAD + 1), 0}
         return Outline(
             last,
-            self._connection.scalar(settled) or 0,
-            self.waiting(dataset, end),
+            self._connection.scalar(settled.with_only_columns(sql.func.count())) or 0,
+            waiting,
             self.people(dataset, end),
             self.book(dataset, before=end, kind=[RESERVE, SETTLE, WRITE_OFF], **unnamed),
             [*self.book(dataset, number=(spread | {last.bound or 0}) - {last.number}), last],
             self.outline(dataset, end=first) if first else None,
+            self._in_period(last, waiting),
         )
+
+    def _in_period(self, last: Entry, waiting: list[Entry]) -> Fraction:
+        """All that is granted up to an entry, but for what was charged before its period."""
+        if last.renewal is None:
+            return Fraction(0)
+        since, entry = last.renewal.since, self._table.c
+        begun = self.book(last.dataset, 1, last.number + 1, kind=[NEW_PERIOD])
+        starts = [it.number for it in begun if it.period and it.period.since == since]
+        first = starts[0] if starts else self.place(last.dataset, since)
+        later = (entry.number >= first, entry.number <= last.number)
+        ended = self._read(self._of(last.dataset, entry.reservation < first, *later))
+        held = [it for it in waiting if it.number < first]
+        before = sum((it.spent for it in self.book(last.dataset, 1, first)), Fraction(0))
+        return last.total - sum((it.epsilon for it in (*ended, *held)), before)
 
     def people(self, dataset: str, end: int = MOST) -> list[Entry]:
         """The last entry of each person before a number, by their names."""
         entry = self._table.c
         if "person" not in entry:
             return []
-        named = (entry.dataset == dataset) & (entry.person != "") & (entry.number < end)
-        newest = sql.select(sql.func.max(entry.number)).where(named).group_by(entry.person)
-        found = self._read(self._of(dataset).where(entry.number.in_(newest)))
+        named = self._of(dataset, entry.person != "", entry.number < end).group_by(entry.person)
+        newest = named.with_only_columns(sql.func.max(entry.number))
+        found = self._read(self._of(dataset, entry.number.in_(newest)))
         return sorted(found, key=lambda entry: entry.person)
 
     def entry(self, dataset: str, **wanted: int) -> Entry | None:
@@ -386,8 +398,8 @@ class Rows:
         listed: dict[str, Any] = {name: [_findable(number)] for name, number in wanted.items()}
         return next(iter(self.book(dataset, **listed)), None)
 
-    def append(self, entry: Entry) -> None:
-        """Write one entry, unless it could not be read again: then nothing is written."""
+    def append(self, entry: Entry) -> Entry:
+        """Write and return one entry. If it could not be read again, nothing is written."""
         row = _row(entry)
         try:
             read_entry(entry.version, row["body"], entry.hash)
@@ -397,28 +409,24 @@ class Rows:
                 "purposes and reasons must be text, carry must be True or False"
             ) from None
         self._connection.execute(_ENTRIES.insert(), row)
+        return entry
 
     def keep(self, dataset: str, kept: Document) -> None:
         """Write one document."""
         self._connection.execute(_DOCUMENTS.insert(), {"dataset": dataset, **kept._asdict()})
 
-    def document(
-        self, dataset: str, *, number: int | None = None, identity: str | None = None
-    ) -> Document | None:
-        """The document that an entry settled, or the newest of a question."""
+    def document(self, dataset: str, **wanted: Any) -> Document | None:
+        """The document that the entry of a `number` settled, or the newest of an `identity`."""
         kept = self._documents.c
-        found = self._kept(dataset).order_by(kept.number.desc()).limit(1)
-        if number is not None:
-            found = found.where(kept.number == _findable(number))
-        if identity is not None:
-            found = found.where(kept.identity == identity)
-        row = self._connection.execute(found).first()
+        found = (kept[name] == value for name, value in wanted.items())
+        newest = self._kept(dataset, *found).order_by(kept.number.desc()).limit(1)
+        row = self._connection.execute(newest).first()
         return None if row is None else Document(*row)
 
     def documents(self, dataset: str, after: int, most: int) -> list[Document]:
         """The next few documents of a data set after an entry, oldest first."""
         number = self._documents.c.number
-        found = self._kept(dataset).where(number > after).order_by(number).limit(most)
+        found = self._kept(dataset, number > after).order_by(number).limit(most)
         return [Document(*row) for row in self._connection.execute(found)]
 
     def orphans(self, dataset: str | None = None) -> list[tuple[str, int]]:
@@ -435,8 +443,7 @@ class Rows:
     def archived(self, dataset: str) -> int:
         """How many characters the documents of a data set have, added up."""
         added = sql.func.sum(sql.func.length(self._documents.c.document))
-        found = sql.select(added).where(self._documents.c.dataset == dataset)
-        return self._connection.scalar(found) or 0
+        return self._connection.scalar(self._kept(dataset).with_only_columns(added)) or 0
 
     def usage(self, dataset: str, person: str, since: str, until: str) -> tuple[int, int]:
         """How many requests of a person there were from a time to another; characters archived."""
@@ -451,13 +458,13 @@ class Rows:
     def _read(self, found: sql.Select[Any], given: dict[str, Any] | None = None) -> list[Entry]:
         return [_entry(row, self.layout) for row in self._connection.execute(found, given)]
 
-    def _kept(self, dataset: str) -> sql.Select[Any]:
+    def _kept(self, dataset: str, *conditions: Any) -> sql.Select[Any]:
         kept = self._documents.c
         columns = [kept[name] for name in Document._fields]
-        return sql.select(*columns).where(kept.dataset == dataset)
+        return sql.select(*columns).where(kept.dataset == dataset, *conditions)
 
-    def _of(self, dataset: str) -> sql.Select[Any]:
-        return sql.select(self._table).where(self._table.c.dataset == dataset)
+    def _of(self, dataset: str, *conditions: Any) -> sql.Select[Any]:
+        return sql.select(self._table).where(self._table.c.dataset == dataset, *conditions)
 
 
 class Store:
@@ -611,7 +618,8 @@ def _migrate(connection: sql.Connection, layout: int, author: Author) -> list[En
     _make_tables(connection)
     said = []
     for book in books:
-        said.append(migrating(book[-1], author, archived=rows.archived(book[-1].dataset)))
+        last, archived = Balance(book[-1]), rows.archived(book[-1].dataset)
+        said.append(following(last, MIGRATE, author, version=THIRD, archived=archived))
         connection.execute(_ENTRIES.insert(), [_row(entry) for entry in (*book, said[-1])])
     return said
 
@@ -655,36 +663,28 @@ def _findable(number: int) -> int:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    said = dict(zip(_COLUMNS[THIRD], _copies(entry, THIRD), strict=True))
-    return said | {"body": entry.body(), "hash": entry.hash}
+    return _copies(entry) | {"body": entry.body(), "hash": entry.hash}
 
 
-_COLUMNS = {
-    SECOND: tuple(_OLDER[SECOND].c.keys())[:-2],
-    THIRD: tuple(_ENTRIES.c.keys())[:-2],
-}
-"""The columns that say what the body says."""
-
-
-def _copies(entry: Entry, layout: int) -> list[Any]:
-    return [
-        entry.extra.get(name) if name in ("identity", "length") else getattr(entry, name)
-        for name in _COLUMNS[layout]
-    ]
+def _copies(entry: Entry) -> dict[str, Any]:
+    """The columns that say what the body says."""
+    return {
+        name: entry.extra.get(name) if name in ("identity", "length") else getattr(entry, name)
+        for name in _ENTRIES.c.keys()[:-2]
+    }
 
 
 def _entry(row: sql.Row[Any], layout: int) -> Entry:
-    """The entry of a row, whose last columns are the body and the hash."""
-    columns, (body, hash) = list(row)[:-2], tuple(row)[-2:]
-    number, version = columns[1:3]
+    """The entry of a row. One of the first layout is its body, column by column."""
     try:
         if layout == FIRST:
-            return read_entry(FIRST, json.dumps([*columns, body]), hash)
-        entry = read_entry(version, body, hash)
-        if columns != _copies(entry, layout):
+            return read_entry(FIRST, json.dumps(list(row)[:-1]), row.hash)
+        entry = read_entry(row.version, row.body, row.hash)
+        copies = _copies(entry)
+        if any(copies.get(name, said) != said for name, said in row._mapping.items()):
             raise UnreadableEntry("was edited: its columns do not say what its body says")
     except UnreadableEntry as error:
-        raise UnreadableEntry(f"entry {number} {error}") from None
+        raise UnreadableEntry(f"entry {row.number} {error}") from None
     return entry
 
 

@@ -191,9 +191,8 @@ def show(
 ) -> None:
     """Print totals, the last entries and the head of the chain, which is worth noting elsewhere."""
     store = _opened(ledger)
-    stewards = [
-        store.steward(name) for name in (store.datasets() if dataset is None else [dataset])
-    ]
+    names = store.datasets() if dataset is None else [dataset]
+    stewards = [store.steward(name) for name in names]
     few = None if all_entries or json else _FEW
     books = [(store.entries(it.dataset, last=few), it.balance_of("").last) for it in stewards]
     if not json:
@@ -232,9 +231,8 @@ def verify(
     if (file is None) == (ledger is None) or (file is not None and dataset is not None):
         raise ValueError("state either FILE or --ledger; --dataset goes with --ledger only")
     if file is not None:
-        text = _export_in(file)
         try:
-            flaws, notes = verify_export(text, head=head)
+            flaws, notes = verify_export(_export_in(file), head=head)
         except ValueError as error:
             raise UsageError(f"{file} cannot be verified: {error}") from None
     else:

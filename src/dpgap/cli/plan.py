@@ -54,7 +54,7 @@ def plan(
         **stated,
     )
     if not json:
-        typer.echo(_words(made))
+        _print(made)
         return
     rows = [asdict(row) | {"epsilon": number(row.epsilon)} for row in made.rows]
     content = {"k": made.k, "select": made.select, "methods": rows}
@@ -81,14 +81,12 @@ def _by_rank(text: str) -> dict[int, float]:
     return by_rank
 
 
-def _words(made: "Plan") -> str:
-    """The plan as this terminal shows it."""
+def _print(made: "Plan") -> None:
+    """Show the plan as a table that fits this terminal."""
     from rich.console import Console
 
     from dpgap.releases.text import Column, fitted
 
     columns = [Column(name, cells) for name, cells in made.cells().items()]
     console = Console(highlight=False)
-    with console.capture() as captured:
-        console.print(fitted(columns, console), made.guarantee, sep="\n", markup=False)
-    return captured.get().removesuffix("\n")
+    console.print(fitted(columns, console), made.guarantee, sep="\n", markup=False)

@@ -19,6 +19,7 @@ from dataclasses import asdict
 from fractions import Fraction
 from functools import partial
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -166,18 +167,17 @@ def _at(address: str) -> Any:
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        thing: Any = import_module(module_name)
+        module = import_module(module_name)
     except Exception as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module_name}.".startswith(f"{missing}."):
             raise UsageError(f"there is no module {missing!r}") from None
         why = type(error).__name__ if missing is None else f"there is no module {missing!r}"
         raise ImportError(f"{module_name} cannot be imported: {why}") from None
-    for name in path.split("."):
-        if not hasattr(thing, name):
-            raise UsageError(f"{module_name} has no {path!r}")
-        thing = getattr(thing, name)
-    return thing
+    try:
+        return attrgetter(path)(module)
+    except AttributeError:
+        raise UsageError(f"{module_name} has no {path!r}") from None
 
 
 def _made(address: str) -> Any:

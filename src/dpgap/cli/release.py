@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -71,13 +70,13 @@ class OutputFile:
         for what, path in self.inputs:
             if _is_same(self.path, path):
                 raise ValueError(f"{self.option} {self.path} is {what}: it must be another file")
-        folder, kind = Path(os.path.realpath(self.path)).parent, _kind(self.path)
-        is_possible = kind in (None, stat.S_IFREG, stat.S_IFIFO, stat.S_IFCHR)
+        folder, is_stream = Path(os.path.realpath(self.path)).parent, self.is_stream()
+        is_possible = is_stream or self.path.is_file() or not self.path.exists()
         if not folder.is_dir() or not is_possible:
             raise ValueError(
                 f"{self.path} cannot be written: it must be a file in an existing folder"
             )
-        if self.is_stream():
+        if is_stream:
             return
         if not os.access(folder, os.W_OK | os.X_OK):
             raise ValueError(f"{self.path} cannot be written: its folder cannot be written to")
@@ -87,8 +86,8 @@ class OutputFile:
     def is_stream(self) -> bool:
         """Whether to write straight into it: a pipe, a device, or a file that is open for us."""
         is_handle = os.path.realpath(self.path.parent) == os.path.realpath("/dev/fd")
-        kind, is_open = _kind(self.path), is_handle or _ours(self.path) is not None
-        return kind in (stat.S_IFIFO, stat.S_IFCHR) or (kind is not None and is_open)
+        is_open = (is_handle and self.path.exists()) or _ours(self.path) is not None
+        return is_open or self.path.is_fifo() or self.path.is_char_device()
 
     def write(self, text: str) -> None:
         """Write the whole text, or raise an error and leave no trace."""
@@ -192,16 +191,6 @@ def _is_same(one: str | Path, other: str | Path) -> bool:
         return os.path.realpath(one).casefold() == os.path.realpath(other).casefold()
     except (OSError, ValueError):
         return False
-
-
-def _kind(path: Path) -> int | None:
-    """Which kind of file it is, as `stat` calls it; None if there is none yet."""
-    try:
-        return stat.S_IFMT(os.stat(path).st_mode)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError):
-        return 0
 
 
 def _ours(path: Path) -> TextIO | None:

@@ -81,29 +81,18 @@ def reproduce_into(
     out: Path, plan: ReproductionPlan, progress: Progress = lambda done, total: None
 ) -> tuple[list[Result], list[Claim]]:
     """Write figures, results and pages to a folder; each figure as soon as it is finished."""
-    drawn: dict[str, bytes] = {}
-
-    def told(done: int, total: int) -> None:
-        if not drawn:  # other processes are at work, and there is time to draw
-            drawn["datasets"] = draw_datasets(plan.datasets)
-            _write_drawings(out, drawn)
-        progress(done, total)
-
+    drawn = {"datasets": draw_datasets(plan.datasets)}
+    write(out / FOLDER / "datasets.svg", drawn["datasets"])
     results: list[Result] = []
     claims: list[Claim] = []
-    for figure, points in finished_figures(plan, told):
+    for figure, points in finished_figures(plan, progress):
         results = sorted([*results, *points])
         claims = judge(results)
-        new = draw(figure, points, plan.datasets)
-        _write_drawings(out, new)
-        drawn |= new
+        drawn |= draw(figure, points, plan.datasets)
         paths = {name: f"{FOLDER}/{name}.svg" for name in drawn}
+        for name, path in paths.items():
+            write(out / path, drawn[name])
         write(out / RESULTS, as_json(results))
         write(out / PAGE, as_html(claims, plan.datasets, drawn, plan.runs))
         write(out / SUMMARY, as_markdown(claims, plan.datasets, paths, plan.runs))
     return results, claims
-
-
-def _write_drawings(out: Path, drawn: dict[str, bytes]) -> None:
-    for name, svg in drawn.items():
-        write(out / FOLDER / f"{name}.svg", svg)

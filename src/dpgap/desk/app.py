@@ -100,7 +100,7 @@ def open_budgets(file: StewardsFile, ledger: Ledger, missing: Missing) -> None:
     for data in file.datasets.values():
         steward = ledger.steward(data.budget)
         for person, share in data.people.items():
-            _, mine = steward.balance_of(person)
+            mine = steward.balance_of(person).mine
             if share is not None and (mine is None or mine.allowance is None):
                 steward.allow(person, share.epsilon, delta=share.delta, reason=_REASON)
 
