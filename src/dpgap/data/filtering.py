@@ -30,6 +30,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import partial, reduce
+from itertools import permutations
 from typing import Any
 
 import narwhals as nw
@@ -346,7 +347,10 @@ _MOMENT = re.compile(
     "[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?"
     "(Z|[+-][0-9]{2}:[0-9]{2})?)?"
 )
-_IN_ORDER = re.compile("[0-9]{4}-[0-9]{2}(-[0-9]{2}([ T].*)?)?", re.DOTALL)
+_PARTS_OF_DAY = "(1[89]|2[01])[0-9]{2}", "(0[1-9]|1[0-2])", "(0[1-9]|[12][0-9]|3[01])"
+_IN_ORDER = re.compile(
+    "[0-9]{4}-(0[0-9]|1[0-2])(-[0-9]{2}([ T].*)?)?|" + "".join(_PARTS_OF_DAY), re.DOTALL
+)
 _MONTH = (
     "(jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?"
     "|oct(ober)?|nov(ember)?|dec(ember)?)[.]?"
@@ -360,6 +364,12 @@ _DATE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Text that people take for a date."""
+_DAY_OF_A_FORM = re.compile(
+    rf"({'|'.join('[^0-9a-z]{0,3}'.join(parts) for parts in permutations(_PARTS_OF_DAY))})"
+    "([^0-9].*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Text in most forms that `day` takes: year, month and day in any order, with any signs between."""
 _EXACT = Context(prec=400)
 COMPARE = {
     "=": operator.eq,
@@ -574,10 +584,13 @@ def moment_in(literal: object) -> tuple[bool, int] | None:
 def is_date_out_of_order(text: str) -> bool:
     """Whether a literal looks like a date in a form in which text does not sort by time.
 
-    >>> [is_date_out_of_order(each) for each in ("31.01.2024", "Jan 5, 2024", "2024-01-31", "fig")]
-    [True, True, False, False]
+    >>> [is_date_out_of_order(each) for each in ("31.01.2024", "Jan 5, 2024", "31 01 2024")]
+    [True, True, True]
+    >>> [is_date_out_of_order(each) for each in ("2024-01-31", "20240131", "fig")]
+    [False, False, False]
     """
-    return _IN_ORDER.fullmatch(text) is None and _DATE.fullmatch(text.strip()) is not None
+    dates = _DATE, _DAY_OF_A_FORM
+    return _IN_ORDER.fullmatch(text) is None and any(each.fullmatch(text.strip()) for each in dates)
 
 
 def moments(value: nw.Expr, kind: Any, edge: Callable[[int], Any]) -> Reading:

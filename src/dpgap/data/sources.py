@@ -201,27 +201,31 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
         raise ImportError(f"packages for this kind of database are missing: {how}")
     resources.callback(_disconnect, database)
     require_faithful(database)
+
+    def find(table: str) -> Any:
+        return with_masked_errors(lambda: database.table(table, database=schema), _UNREACHABLE)
+
+    def tables() -> Any:
+        return with_masked_errors(lambda: database.list_tables(database=schema), _UNREACHABLE)
+
     try:
-        table = with_masked_errors(lambda: database.table(name, database=schema), _UNREACHABLE)
+        table = find(name)
     except ValueError:
-        if name in with_masked_errors(lambda: database.list_tables(database=schema), _UNREACHABLE):
+        if name in tables():
             raise
         raise ValueError(
             "there is no such table in the database: see to table= and schema= in its address"
         ) from None
-    home = schema or _current(database, "current_database")
+    home = {"schema": schema or _current(database, "current_database")}
     options = {"dbname": _current(database, "current_catalog"), **options}
-    address = table_address(parts, options, {"schema": home, "table": name})
+    address = table_address(parts, options, home | {"table": name})
     source = Source(table, unit, item, domain, None, name, address)
     own, colon, column = domain.rpartition(":") if isinstance(domain, str) else ("", "", "")
-    if not colon:
+    if not colon or own not in tables():
         return source
-    known = with_masked_errors(lambda: database.list_tables(database=schema), _UNREACHABLE)
-    if own not in known:
-        return source
-    public = with_masked_errors(lambda: database.table(own, database=schema), _UNREACHABLE)
+    public = find(own)
     require_columns(list(public.columns), column)
-    beside = table_address(parts, options, {"schema": home, "table": own})
+    beside = table_address(parts, options, home | {"table": own})
     return source._replace(domain=public.select(column), domain_address=beside)
 
 
