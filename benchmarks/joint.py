@@ -34,7 +34,9 @@ def pair(k: int, answers: Any) -> list[Any]:
 def present(size: int, domain: int) -> CountsInMemory:
     """Counts of items that are present in a larger domain."""
     positions = np.arange(size) * (domain // size)
-    return CountsInMemory(range(domain), positions, zipf_counts(size), Fraction(1), monotonic=True)
+    return CountsInMemory(
+        range(domain), positions, zipf_counts(size), sensitivity=Fraction(1), monotonic=True
+    )
 
 
 def rows(rounds: int) -> list[dict[str, Any]]:

@@ -102,7 +102,13 @@ def domain(present: int = 10**6, domain_size: int = 10**12) -> list[Row]:
     for method in ("best", "paper"):
         pipeline = dpgap.MeasuredTopK(K, EPSILON, monotonic=True, method=method)
         held = [
-            CountsInMemory(range(n), np.arange(present) * (n // present), counts, Fraction(1), True)
+            CountsInMemory(
+                range(n),
+                np.arange(present) * (n // present),
+                counts,
+                sensitivity=Fraction(1),
+                monotonic=True,
+            )
             for n in sizes
         ]
         times[f"in memory, {method}"] = medians(
@@ -241,7 +247,7 @@ def peers(items: int = 10**6) -> list[Row]:
         frozen = connection.sql("SELECT * FROM counted_once")
         collect_s, columns = timed(frozen.fetchnumpy)
         answers = CountsInMemory(
-            range(items), columns["what"], columns["units"], Fraction(1), monotonic=True
+            range(items), columns["what"], columns["units"], sensitivity=Fraction(1), monotonic=True
         )
         pipeline = dpgap.MeasuredTopK(K, EPSILON, monotonic=True)
         (local_s,) = medians(lambda: pipeline.release(answers), times=3, warm_up=False)

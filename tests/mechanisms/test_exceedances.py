@@ -179,7 +179,7 @@ def test_a_line_below_everything_is_reached_by_all():
 def test_a_trillion_items_are_gone_through_at_the_cost_of_those_present():
     positions = np.array([7, 10**11, 10**12 - 1])
     answers = CountsInMemory(
-        range(10**12), positions, np.array([900] * 3), Fraction(1), monotonic=True
+        range(10**12), positions, np.array([900] * 3), sensitivity=Fraction(1), monotonic=True
     )
     mechanism = dpgap.SparseVector(threshold=600, k=3, epsilon=3, monotonic=True)
     bits = InsecureSeededBits(7)
@@ -193,7 +193,7 @@ def test_a_trillion_items_are_gone_through_at_the_cost_of_those_present():
 
 def test_where_noise_reaches_the_threshold_zeros_are_found_as_well():
     answers = CountsInMemory(
-        range(10**12), np.array([5]), np.array([900]), Fraction(1), monotonic=True
+        range(10**12), np.array([5]), np.array([900]), sensitivity=Fraction(1), monotonic=True
     )
     mechanism = dpgap.SparseVector(threshold=60, k=4, epsilon=1, monotonic=True)
     release = mechanism.release(answers)

@@ -291,7 +291,9 @@ def test_labels_of_unknown_items_and_a_reach_without_bound_are_refused():
 
 
 def test_known_items_have_no_delta():
-    counts = CountsInMemory(["fig", "pea"], np.array([0]), np.array([90]), Fraction(1), True)
+    counts = CountsInMemory(
+        ["fig", "pea"], np.array([0]), np.array([90]), sensitivity=Fraction(1), monotonic=True
+    )
     release = dpgap.HybridTopK(50, 2, 2000, monotonic=True).release(counts)
     assert (release.labels, release.indices.tolist()) == (("fig",), [0])
     assert release.promise.delta == 0

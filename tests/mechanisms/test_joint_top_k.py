@@ -96,7 +96,11 @@ def _candidates(joint, answers):
     grouped = dpgap.GroupedAnswers(values, sizes, lambda group, place: int(places[group][place]))
     present = np.flatnonzero(np.array(answers))
     counts = CountsInMemory(
-        range(len(answers)), present, np.array(answers)[present], Fraction(1), monotonic=True
+        range(len(answers)),
+        present,
+        np.array(answers)[present],
+        sensitivity=Fraction(1),
+        monotonic=True,
     )
     return {"array": answers, "groups": grouped, "counts": counts}
 
@@ -131,7 +135,11 @@ def test_releases_have_the_law_of_noise_for_every_set(shape: str, answers: list[
 
 def test_a_trillion_absent_items_are_one_more_group():
     counts = CountsInMemory(
-        range(10**12), np.array([7, 9, 10**11]), np.array([90, 80, 85]), Fraction(1), monotonic=True
+        range(10**12),
+        np.array([7, 9, 10**11]),
+        np.array([90, 80, 85]),
+        sensitivity=Fraction(1),
+        monotonic=True,
     )
     release = dpgap.JointTopK(3, 20, monotonic=True).release(counts)
     assert release.indices.tolist() == [7, 9, 10**11]
@@ -141,7 +149,9 @@ def test_a_trillion_absent_items_are_one_more_group():
 
 
 def test_absent_items_are_as_likely_as_each_other():
-    counts = CountsInMemory(range(8), np.array([2]), np.array([50]), Fraction(1), monotonic=True)
+    counts = CountsInMemory(
+        range(8), np.array([2]), np.array([50]), sensitivity=Fraction(1), monotonic=True
+    )
     joint = dpgap.JointTopK(2, 10, monotonic=True)
     pairs = Counter(joint.release(counts).labels for _ in range(2_100))
     others = Counter(next(i for i in pair if i != 2) for pair in pairs.elements())
@@ -165,7 +175,9 @@ def test_all_answers_are_refused_because_there_is_nothing_to_find():
 
 
 def test_facts_that_contradict_the_mechanism_are_refused():
-    counts = CountsInMemory(range(4), np.array([1]), np.array([3]), Fraction(2), monotonic=False)
+    counts = CountsInMemory(
+        range(4), np.array([1]), np.array([3]), sensitivity=Fraction(2), monotonic=False
+    )
     for joint in (dpgap.JointTopK(1, 1), dpgap.JointTopK(1, 1, sensitivity=2, monotonic=True)):
         with pytest.raises(ValueError, match="must be"):
             joint.release(counts)

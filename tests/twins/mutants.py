@@ -3,6 +3,7 @@
 They are written against what readers and answers do, so that they outlive how it is done.
 """
 
+import codecs
 import logging
 import re
 import warnings
@@ -382,8 +383,10 @@ parallel = _read_by(_PARALLEL)
 
 def _strict_codecs() -> AbstractContextManager[Any]:
     """An encoding of which one byte refuses the file."""
-    strict = {name: (codec, "strict") for name, (codec, _) in sources._CODECS.items()}
-    return mock.patch.object(sources, "_CODECS", strict)
+    decoder = codecs.getincrementaldecoder
+    return mock.patch.object(
+        codecs, "getincrementaldecoder", lambda codec: lambda *_: decoder(codec)("strict")
+    )
 
 
 MUTANTS: dict[str, Mutant] = {

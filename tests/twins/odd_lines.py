@@ -107,8 +107,8 @@ def odd_european(rng: Random, items: list[Any]) -> Line:
         f"odd \udc81{MARK},{item},{item}",
         f'"{MARK}","{item}\udc81","\udc81"',
         f"\udc81,\udc81,\udc81{MARK}",
-        f"odd {MARK},{item},\ufdd0-\udc81",
-        f"\ufdd0+{MARK},{item},\ufdd0",
+        f"odd {MARK},{item},\ufffd\udc81",
+        f"\ufdd0{MARK},{item},\ufdd0",
         f"odd {MARK},{item},{chr(0xDC81) * 10**5}",
     ]
     return (rng.choice(odd), False) if rng.random() < 0.6 else odd_csv(rng, items)

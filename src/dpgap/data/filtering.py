@@ -26,10 +26,11 @@ import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import partial, reduce
+from itertools import permutations
 from typing import Any
 
 import narwhals as nw
@@ -137,10 +138,10 @@ def _misfit(literal: Literal, family: str, *, is_ordered: bool = False) -> str:
     if family == "truth" and not isinstance(literal, bool):
         return "holds true and false: write one of them, without quotes"
     if family in ("date", "zoned"):
-        moment = read_moment(literal) if isinstance(literal, str) else None
+        moment = moment_in(literal)
         if moment is None:
             return "holds dates: write '2024-01-31' or '2024-01-31 12:00', with quotes"
-        if moment.tzinfo and family == "date":
+        if moment[0] and family == "date":
             return "knows no time zones: write a date or time without one"
     return ""
 
@@ -227,7 +228,7 @@ class _Rows:
             kind = nw.Datetime(kind.time_unit, "UTC")
             column = column.dt.convert_time_zone("UTC")
         in_sql = isinstance(self._frame, nw.LazyFrame) and not self._kind.is_polars()
-        return moments(column, kind, in_sql=in_sql)
+        return moments(column, kind, partial(_moment, kind, in_sql))
 
     def _reading_of_pandas(self, name: str, literal: Any) -> "Reading":
         """A column whose type follows its rows: value by value, or quicker and the same."""
@@ -236,15 +237,8 @@ class _Rows:
         if is_by_type and kind == nw.String and str(column.dtype) != "object":
             return self._reading_of_text(name, literal)
         if literal is str and family in ("date", "zoned"):
-            unit, since = values.since_1970(column)
-            ticks = whole_numbers(self._add(self._native, since), nw.Int64())
-            return _of_each(
-                ticks.present,
-                lambda sign, each: (
-                    not _misfit(each, family)
-                    and ticks.test(sign, (since_1970(each) / UNITS[unit],))
-                ),
-            )
+            ticks = self._add(self._native, values.since_1970(column))
+            return moments(ticks, kind, int)
         if literal is Decimal and values.is_number(column.dtype):
             return numbers(nw.col(name), kind)
         judge = values.judging(column, partial(_key, literal))
@@ -318,28 +312,23 @@ def _test(sign: str, literal: Literal) -> Callable[[Any], bool]:
     if sign == "like":
         pattern = _like_in_python(str(literal))
         return lambda key: key is not None and pattern.match(key) is not None
-    compare = COMPARE[sign]
-    families = {is_zoned: "zoned" if is_zoned else "date" for is_zoned in (False, True)}
-    since = {
-        is_zoned: since_1970(str(literal)) * 1000
-        for is_zoned, family in families.items()
-        if not _misfit(literal, family)
-    }
+    compare, stated = COMPARE[sign], moment_in(literal)
     is_text = isinstance(literal, str) and not query.is_number(literal)
     number = None if is_text or isinstance(literal, bool) else Decimal(literal)
-    whole = int(number) if number is not None and number == number.to_integral_value() else None
+    edges = (None, None) if number is None else (float(number), _edge(number))
 
     def passes(key: Any) -> bool:
         if key is None:
             return False
         if isinstance(key, tuple):
             is_zoned, moment = key
-            return is_zoned in since and bool(compare(moment, since[is_zoned]))
+            if stated is None or stated[0] > is_zoned:
+                return False
+            return bool(compare(moment, stated[1]))
         if not isinstance(key, int | float) or isinstance(literal, bool):
             return bool(compare(key, literal))
-        if isinstance(key, int) and whole is not None:
-            return bool(compare(key, whole))
-        return number is not None and bool(compare(float(key), float(number)))
+        edge = edges[isinstance(key, int)]
+        return edge is not None and bool(compare(key, edge))
 
     return passes
 
@@ -358,7 +347,10 @@ _MOMENT = re.compile(
     "[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?"
     "(Z|[+-][0-9]{2}:[0-9]{2})?)?"
 )
-_IN_ORDER = re.compile("[0-9]{4}-[0-9]{2}(-[0-9]{2}([ T].*)?)?", re.DOTALL)
+_PARTS_OF_DAY = "(1[89]|2[01])[0-9]{2}", "(0[1-9]|1[0-2])", "(0[1-9]|[12][0-9]|3[01])"
+_IN_ORDER = re.compile(
+    "[0-9]{4}-(0[0-9]|1[0-2])(-[0-9]{2}([ T].*)?)?|" + "".join(_PARTS_OF_DAY), re.DOTALL
+)
 _MONTH = (
     "(jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?"
     "|oct(ober)?|nov(ember)?|dec(ember)?)[.]?"
@@ -372,6 +364,12 @@ _DATE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Text that people take for a date."""
+_DAY_OF_A_FORM = re.compile(
+    rf"({'|'.join('[^0-9a-z]{0,3}'.join(parts) for parts in permutations(_PARTS_OF_DAY))})"
+    "([^0-9].*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Text in most forms that `day` takes: year, month and day in any order, with any signs between."""
 _EXACT = Context(prec=400)
 COMPARE = {
     "=": operator.eq,
@@ -381,14 +379,6 @@ COMPARE = {
     ">=": operator.ge,
 }
 NEGATED = {"!=": "=", "not in": "in", "not like": "like"}
-UNITS = {
-    "s": Fraction(10**6),
-    "ms": Fraction(10**3),
-    "us": Fraction(1),
-    "ns": Fraction(1, 10**3),
-    "day": Fraction(24 * 3600 * 10**6),
-}
-"""How many microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -495,20 +485,19 @@ def floats(column: nw.Expr, kind: DType) -> Reading:
 
 
 def numbers(column: nw.Expr, kind: DType) -> Reading:
-    """Numbers that may be floats only because a row has none: all as floats, but whole literals.
+    """Numbers that may be floats only because a row has none: `_edge` says with what.
 
     So a column of whole numbers up to 2^53 is read as the same numbers in floats are.
     """
-    near = floats(column, nw.Float64())  # short ones too: a longer number makes all of them long
-    if kind.is_float():
-        return near
+    if kind.is_float():  # short ones too: a longer number makes all of them long
+        return floats(column, nw.Float64())
     exact = whole_numbers(column, kind)
-    return _of_each(
-        exact.present,
-        lambda sign, literal: (exact if literal == literal.to_integral_value() else near).test(
-            sign, (literal,)
-        ),
-    )
+    return _of_each(exact.present, lambda sign, literal: exact.test(sign, (_edge(literal),)))
+
+
+def _edge(literal: Decimal) -> int | float:
+    """What whole numbers are compared with: a whole literal, or the float nearest to another."""
+    return int(literal) if literal == literal.to_integral_value() else float(literal)
 
 
 def like_pattern(literal: str) -> str:
@@ -584,51 +573,56 @@ def _form_pattern(form: str) -> str:
     return f"^{''.join(each)}$"
 
 
-def read_moment(text: str) -> datetime | None:
-    """The date or time that a literal is; with a zone if it states one; None if it is neither."""
+def moment_in(literal: object) -> tuple[bool, int] | None:
+    """The date or time that a literal is, as `moment_of` tells it; None if it is neither."""
     with suppress(ValueError):
-        return datetime.fromisoformat(text) if _MOMENT.fullmatch(text) else None
+        if isinstance(literal, str) and _MOMENT.fullmatch(literal):
+            return values.moment_of(datetime.fromisoformat(literal))
     return None
-
-
-def since_1970(literal: str) -> int:
-    """The microseconds to a date or time; in UTC unless it says another zone."""
-    moment = datetime.fromisoformat(literal)
-    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(
-        1970, 1, 1, tzinfo=UTC
-    )
-    return since // timedelta(microseconds=1)
 
 
 def is_date_out_of_order(text: str) -> bool:
     """Whether a literal looks like a date in a form in which text does not sort by time.
 
-    >>> [is_date_out_of_order(each) for each in ("31.01.2024", "Jan 5, 2024", "2024-01-31", "fig")]
-    [True, True, False, False]
+    >>> [is_date_out_of_order(each) for each in ("31.01.2024", "Jan 5, 2024", "31 01 2024")]
+    [True, True, True]
+    >>> [is_date_out_of_order(each) for each in ("2024-01-31", "20240131", "fig")]
+    [False, False, False]
     """
-    return _IN_ORDER.fullmatch(text) is None and _DATE.fullmatch(text.strip()) is not None
+    dates = _DATE, _DAY_OF_A_FORM
+    return _IN_ORDER.fullmatch(text) is None and any(each.fullmatch(text.strip()) for each in dates)
 
 
-def moments(value: nw.Expr, kind: Any, *, in_sql: bool) -> Reading:
-    """Dates and times, exactly."""
-    is_time = isinstance(kind, nw.Datetime)
-    unit = UNITS[kind.time_unit if is_time else "day"]
-    limit = (1 << 63) - 1 if unit < 1 else 1 << 64
-    epoch = datetime(1970, 1, 1, tzinfo=UTC if is_time and kind.time_zone else None)
+def moments(value: nw.Expr, kind: Any, edge: Callable[[int], Any]) -> Reading:
+    """Dates and times, exactly; `edge` is what is so many units of the column after 1970.
+
+    A literal with a zone matches no time without one.
+    """
+    is_time, most = isinstance(kind, nw.Datetime), (1 << 63) - 1
+    unit = values.NANOSECONDS[kind.time_unit if is_time else "D"]
 
     def compare(sign: str, whole: int) -> nw.Expr:
-        edge = epoch + timedelta(microseconds=int(whole * unit))
-        edge_or_day = edge if is_time else edge.date()
-        if not in_sql:
-            return _stands(value, sign, nw.lit(edge_or_day, kind))
-        # Spark would take what Python calls a time for one of its driver's time zone.
-        text = edge.isoformat(" ", "microseconds") if is_time else str(edge_or_day)
-        return _stands(value, sign, nw.lit(text).cast(kind))
+        return _stands(value, sign, edge(whole))
 
-    return _of_each(
-        ~value.is_null(),
-        lambda sign, literal: _settled(sign, since_1970(literal) / unit, -limit, limit, compare),
-    )
+    def test(sign: str, literal: str) -> nw.Expr | bool:
+        stated = moment_in(literal)
+        if stated is None or stated[0] > (is_time and kind.time_zone is not None):
+            return False
+        return _settled(sign, Fraction(stated[1], unit), -most, most, compare)
+
+    return _of_each(~value.is_null(), test)
+
+
+def _moment(kind: Any, in_sql: bool, whole: int) -> nw.Expr:
+    """A date or time of a type, so many of its units after 1970."""
+    if not isinstance(kind, nw.Datetime):
+        day = date(1970, 1, 1) + timedelta(whole)
+        return nw.lit(str(day)).cast(kind) if in_sql else nw.lit(day, kind)
+    passed = timedelta(microseconds=whole * values.NANOSECONDS[kind.time_unit] // 1000)
+    time = datetime(1970, 1, 1, tzinfo=UTC if kind.time_zone else None) + passed
+    # Spark would take what Python calls a time for one of its driver's time zone.
+    text = time.isoformat(" ", "microseconds")
+    return nw.lit(text).cast(kind) if in_sql else nw.lit(time, kind)
 
 
 def _settled(

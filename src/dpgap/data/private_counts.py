@@ -14,7 +14,7 @@ import sys
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple, NoReturn, ParamSpec, Self, TypeVar
 
@@ -176,27 +176,33 @@ Chunks = Generator[Chunk, None, None]
 """Chunks that can be closed before their end."""
 
 
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class PrivateCounts(ABC):
     """Counts over a public domain that carry their facts and never show a value."""
 
-    __slots__ = ()
-
     labels: Sequence[Any] | None
     """The public domain in order, where it is known here."""
+    _: KW_ONLY
     sensitivity: Fraction
     """How many steps one unit can move an answer."""
     monotonic: bool
-    origin: Question | None
-    reach: int | None
+    origin: Question | None = None
+    reach: int | None = None
     """How many items one unit can move at most, with groups how many pairs; None: any number."""
-    step: Fraction
+    step: Fraction = Fraction(1)
     """What answers are whole numbers of: 1 for counts."""
-    unknown: bool
+    unknown: bool = False
     """Whether there are only items that are present, so that how many and which is private."""
 
-    @abstractmethod
     def __len__(self) -> int:
         """How many items the domain has; private, and refused, where items are unknown."""
+        if self.unknown:
+            raise TypeError("how many items there are is private where nobody listed them")
+        return self._size
+
+    @property
+    @abstractmethod
+    def _size(self) -> int: ...
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -249,25 +255,20 @@ class PrivateCounts(ABC):
 class CountsInMemory(PrivateCounts):
     """Counts held in memory: only those of the items that are present.
 
-    >>> CountsInMemory(range(5), np.array([3]), np.array([120]), Fraction(1), monotonic=True)
+    >>> one = np.array([3]), np.array([120])
+    >>> CountsInMemory(range(5), *one, sensitivity=Fraction(1), monotonic=True)
     <private answers: 5 items, sensitivity 1, monotonic>
     """
 
     labels: Sequence[Any]
-    """The public domain, in order."""
     positions: Integers
     """Where in `labels` the items are that are present."""
     counts: Integers
     """The count of each present item."""
-    sensitivity: Fraction
-    monotonic: bool
-    origin: Question | None = None
-    reach: int | None = None
-    step: Fraction = Fraction(1)
-    unknown: bool = False
 
-    def __len__(self) -> int:
-        return known_size(self, len(self.labels))
+    @property
+    def _size(self) -> int:
+        return len(self.labels)
 
     @property
     def absent(self) -> int:
@@ -335,13 +336,6 @@ def tally(counts: Integers) -> tuple[Integers, Integers]:
     sizes = np.bincount(counts)
     values = np.flatnonzero(sizes)
     return values, sizes[values]
-
-
-def known_size(answers: PrivateCounts, size: int) -> int:
-    """How many items there are, if everybody may know."""
-    if answers.unknown:
-        raise TypeError("how many items there are is private where nobody listed them")
-    return size
 
 
 _FINEST = Fraction(1, 1 << 10)

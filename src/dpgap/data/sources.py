@@ -201,27 +201,31 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
         raise ImportError(f"packages for this kind of database are missing: {how}")
     resources.callback(_disconnect, database)
     require_faithful(database)
+
+    def find(table: str) -> Any:
+        return with_masked_errors(lambda: database.table(table, database=schema), _UNREACHABLE)
+
+    def tables() -> Any:
+        return with_masked_errors(lambda: database.list_tables(database=schema), _UNREACHABLE)
+
     try:
-        table = with_masked_errors(lambda: database.table(name, database=schema), _UNREACHABLE)
+        table = find(name)
     except ValueError:
-        if name in with_masked_errors(lambda: database.list_tables(database=schema), _UNREACHABLE):
+        if name in tables():
             raise
         raise ValueError(
             "there is no such table in the database: see to table= and schema= in its address"
         ) from None
-    home = schema or _current(database, "current_database")
+    home = {"schema": schema or _current(database, "current_database")}
     options = {"dbname": _current(database, "current_catalog"), **options}
-    address = table_address(parts, options, {"schema": home, "table": name})
+    address = table_address(parts, options, home | {"table": name})
     source = Source(table, unit, item, domain, None, name, address)
     own, colon, column = domain.rpartition(":") if isinstance(domain, str) else ("", "", "")
-    if not colon:
+    if not colon or own not in tables():
         return source
-    known = with_masked_errors(lambda: database.list_tables(database=schema), _UNREACHABLE)
-    if own not in known:
-        return source
-    public = with_masked_errors(lambda: database.table(own, database=schema), _UNREACHABLE)
+    public = find(own)
     require_columns(list(public.columns), column)
-    beside = table_address(parts, options, {"schema": home, "table": own})
+    beside = table_address(parts, options, home | {"table": own})
     return source._replace(domain=public.select(column), domain_address=beside)
 
 
@@ -253,9 +257,8 @@ def _current(database: Any, what: str) -> str:
 #
 # A CSV record that is torn, too long or has too many or too few fields is refused, as is text that
 # is not UTF-8; unless an encoding is stated. Then Python decodes the file into one of UTF-8, which
-# DuckDB reads, and which is gone with the table. What cannot be decoded is marked there, and a
-# field that has the mark is NULL. No text of the file can be taken for the mark: its first
-# character is followed by another one where the file itself has it.
+# DuckDB reads, and which is gone with the table. What cannot be decoded is U+FFFD there, and a
+# field that has this character is NULL.
 
 
 _KINDS = {
@@ -275,16 +278,14 @@ _MAX_LINE = 1 << 24
 _MAX_HEADER = 1 << 20
 _BYTES_AT_ONCE = 1 << 16
 _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_RARE = "\ufdd0"
-_UNDECODED, _RARE_ITSELF = f"{_RARE}-", f"{_RARE}+"
-_SURROGATES = re.compile("[\ud800-\udfff]")
+_UNDECODED = "\ufffd"
+"""What Python writes for bytes that it cannot decode, as others did before."""
 _CODECS = {
-    "utf-8": ("utf-8", "surrogateescape"),
-    "latin-1": ("cp1252", "surrogateescape"),  # as browsers do: it differs in 80 to 9F alone
-    "cp1252": ("cp1252", "surrogateescape"),
-    "utf-16": ("utf-16-le", "surrogatepass"),
+    "utf-8": "utf-8",
+    "latin-1": "cp1252",  # as browsers do: it differs in 80 to 9F alone
+    "cp1252": "cp1252",
+    "utf-16": "utf-16-le",
 }
-"""How Python calls encodings; what it cannot decode becomes surrogates, which no text can have."""
 
 
 def kind_of(path: str) -> str | None:
@@ -347,7 +348,7 @@ def read_file(
             called = own if kind == "parquet" else {role: _other_than(role, more) for role in own}
             names = dict(zip(more, more, strict=True))
             names |= {called[role]: name for role, name in own.items()}
-            table, columns = _table(database, plain, names, is_marked=encoding is not None)
+            table, columns = _table(database, plain, names, is_decoded=encoding is not None)
             unit, item = called.get("unit", "row"), called.get("item", "row")
             read = Source(table, unit, item, columns=columns)
         name, address = os.path.basename(path), os.path.realpath(path)
@@ -355,21 +356,20 @@ def read_file(
 
 
 def _decode(path: str, encoding: str, into: str) -> None:
-    """Write the text of a file in UTF-8, with marks for what cannot be decoded.
+    """Write the text of a file in UTF-8, with U+FFFD for what cannot be decoded.
 
     Half a character at the end of the file is dropped where it would be a line of its own.
     """
-    codec, errors = _CODECS[encoding]
+    codec = _CODECS[encoding]
     private = partial(os.open, mode=0o600)
     with _bytes(path) as file, open(into, "wb", opener=private) as made:
         data = file.read(_BYTES_AT_ONCE)
         if encoding == "utf-16" and data.startswith(codecs.BOM_UTF16_BE):
             codec = "utf-16-be"
-        decoder = codecs.getincrementaldecoder(codec)(errors)
+        decoder = codecs.getincrementaldecoder(codec)("replace")
         text, end = decoder.decode(data).removeprefix("\ufeff"), "\n"
         while data:
-            marked = _SURROGATES.sub(_UNDECODED, text.replace(_RARE, _RARE_ITSELF))
-            made.write(marked.encode())
+            made.write(text.encode())
             end, data = text[-1:] or end, file.read(_BYTES_AT_ONCE)
             text = decoder.decode(data)
         if decoder.getstate()[0] and end not in "\r\n":
@@ -445,20 +445,18 @@ def embedded_database() -> Iterator["DuckDBPyConnection"]:
 
 
 def _table(
-    database: "DuckDBPyConnection", path: str, names: dict[str, str], *, is_marked: bool = False
+    database: "DuckDBPyConnection", path: str, names: dict[str, str], *, is_decoded: bool = False
 ) -> tuple["DuckDBPyRelation", Families]:
     """Some columns of a file, each as what it is to be called and its name there.
 
-    And all columns that the file states. `is_marked` says that the file was decoded.
+    And all columns that the file states. `is_decoded` says that the file was decoded.
     """
     kind = _require_kind(path)
     refusal, field = _REFUSALS[kind], "{}"
     if kind == "csv":
-        if is_marked:
+        if is_decoded:
             refusal = _NOT_DECODED
-            undecoded, rare, itself = map(_sql_text, (_UNDECODED, _RARE, _RARE_ITSELF))
-            field = f"CASE WHEN NOT contains({{0}}, {undecoded}) "
-            field += f"THEN replace({{0}}, {itself}, {rare}) END"
+            field = f"CASE WHEN NOT contains({{0}}, '{_UNDECODED}') THEN {{0}} END"
         header, reader = _csv_reader(path, refusal)
         require_columns(header, *names.values())
     elif kind == "json":
@@ -573,10 +571,9 @@ def _header(path: str) -> tuple[list[str], str]:
     names = headers[delimiter]
     if not names:
         raise ValueError("there is no first line")
-    if _SURROGATES.search("".join(names)):
+    if any("\udc80" <= letter <= "\udcff" for letter in "".join(names)):
         told = (name.encode("utf-8", "surrogateescape") for name in names)
         names = [name.decode("cp1252", "replace") for name in told]
-    names = [name.replace(_UNDECODED, "\ufffd").replace(_RARE_ITSELF, _RARE) for name in names]
     return [name or f"column{place}" for place, name in enumerate(names)], delimiter
 
 

@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 
 _MOST_BITS = 4096
 """A longer number is no text that anybody wrote."""
-_SPANS = {"W": 604_800 * 10**9, "D": 86_400 * 10**9, "h": 3_600 * 10**9, "m": 60 * 10**9}
-_SPANS |= {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-"""How many nanoseconds."""
+NANOSECONDS = {"W": 604_800 * 10**9, "D": 86_400 * 10**9, "h": 3_600 * 10**9, "m": 60 * 10**9}
+NANOSECONDS |= {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _FIRST_DAY, _UTC = date(1970, 1, 1).toordinal(), "+00:00"
 _NUMBERS = int | float | Decimal | np.integer | np.floating
 
@@ -91,17 +90,16 @@ def _instant(value: Any) -> tuple[bool, int] | None:
     is_zoned, told = False, getattr(value, "to_datetime64", lambda: value)()  # as pandas has it
     if isinstance(told, np.datetime64):
         is_zoned = getattr(value, "tzinfo", None) is not None
-        if (unit := np.datetime_data(told)[0]) not in _SPANS:
+        if (unit := np.datetime_data(told)[0]) not in NANOSECONDS:
             told = told.astype(f"datetime64[{'s' if unit in 'YM' else 'ns'}]")
-        unit, many = np.datetime_data(told)
-        return is_zoned, int(told.astype(np.int64)) * many * _SPANS[unit]
-    day = (date.toordinal(value) - _FIRST_DAY) * _SPANS["D"]
+        return is_zoned, _nanoseconds(told)
+    day = (date.toordinal(value) - _FIRST_DAY) * NANOSECONDS["D"]
     if not isinstance(value, datetime):
         return False, day
     since = timedelta(0, value.second, value.microsecond, 0, value.minute, value.hour)
     zone = value.utcoffset()
     since -= zone or timedelta(0)
-    return zone is not None, day + since // timedelta(microseconds=1) * _SPANS["us"]
+    return zone is not None, day + since // timedelta(microseconds=1) * NANOSECONDS["us"]
 
 
 def _text(value: str) -> str:
@@ -176,8 +174,12 @@ def _span(value: timedelta) -> str:
 
 
 def _numpy_span(value: np.timedelta64) -> str | None:
+    return None if np.isnat(value) else _seconds(_nanoseconds(value))
+
+
+def _nanoseconds(value: np.datetime64 | np.timedelta64) -> int:
     unit, many = np.datetime_data(value)
-    return None if np.isnat(value) else _seconds(int(value.astype(np.int64)) * many * _SPANS[unit])
+    return int(value.astype(np.int64)) * many * NANOSECONDS[unit]
 
 
 def _seconds(nanoseconds: int) -> str:
@@ -244,10 +246,7 @@ def arrow_texts(column: Any) -> "pyarrow.Array | pyarrow.ChunkedArray":
     pure = _pure_text(column)
     if pure is not None:
         return pure
-    codes, texts = _texts(column)
-    told = pyarrow.array(codes, mask=codes < 0)
-    known = pyarrow.array(texts, pyarrow.large_string())
-    return pyarrow.DictionaryArray.from_arrays(told, known).dictionary_decode()
+    return pyarrow.array(coded_texts(column)).cast(pyarrow.large_string())
 
 
 def is_number(kind: Any) -> bool:
@@ -261,13 +260,13 @@ def each_value(column: Any, function: Callable[[Any], float]) -> NDArray[np.floa
     return np.array([*map(function, values), math.nan])[codes]
 
 
-def since_1970(column: Any) -> tuple[str, Any]:
-    """The unit of a column of times, and how many of it have passed since 1970."""
+def since_1970(column: Any) -> Any:
+    """How many of its units have passed since 1970, for a column of times."""
     import pandas
 
     times = pandas.DatetimeIndex(column)
     since = pandas.arrays.IntegerArray(times.asi8, times.isna())
-    return times.unit, pandas.Series(since, index=column.index)
+    return pandas.Series(since, index=column.index)
 
 
 def judging(column: Any, key: Callable[[Any], Any]) -> Callable[[Callable[[Any], bool]], Any]:

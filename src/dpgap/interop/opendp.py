@@ -164,7 +164,8 @@ def _of_unknown_items(dp: Any, hybrid: Any, reach: int) -> "Measurement":
         values = np.clip(np.array([*present.values()], dtype=np.int64), -_FARTHEST, _FARTHEST)
         places = np.arange(len(present))
         answers = CountsInMemory(
-            *([*present], places, values, hybrid.sensitivity),
+            *([*present], places, values),
+            sensitivity=hybrid.sensitivity,
             monotonic=False,
             reach=reach,
             unknown=True,

@@ -212,7 +212,7 @@ def _counted(
     facts: dict[str, Any] = {"monotonic": True, "reach": 1, "unknown": unknown}
     places = np.arange(there.size) if unknown else there
     return CountsInMemory(
-        names.tolist(), places, counts[there], Fraction(1), origin=origin, **facts
+        names.tolist(), places, counts[there], sensitivity=Fraction(1), origin=origin, **facts
     )
 
 

@@ -11,10 +11,11 @@ Engines quote rows in their messages and logs. Nothing of theirs passes through:
 the data has been counted ends in an `EngineError` in words of our own.
 """
 
+import secrets
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, TypeVar
 
 import narwhals as nw
@@ -41,6 +42,11 @@ _STOPPED = (
     "the engine that holds the data stopped or refused before the answer was complete: nothing was "
     "released, and what was reserved for it stays charged"
 )
+
+
+def fresh_name() -> str:
+    """A name for a table that no other table has."""
+    return f"dpgap_{secrets.token_hex(8)}"
 
 
 def lazy(native: Any) -> Lazy:
@@ -122,9 +128,13 @@ class Engine(ProcessBound, ABC):
     def freeze(self, frame: Lazy) -> Lazy:
         """The same rows, computed once and for all."""
 
-    @abstractmethod
     def drop(self, frozen: Lazy) -> None:
         """Let go of what was frozen."""
+        with suppress(Exception):  # a session that is gone has dropped it
+            self._drop(frozen)
+
+    @abstractmethod
+    def _drop(self, frozen: Lazy) -> None: ...
 
     @abstractmethod
     def list_items(self, items: Sequence[str | None] | Sequence[int | None]) -> Lazy:

@@ -12,7 +12,6 @@ import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, NoReturn
 
 import narwhals as nw
@@ -31,7 +30,6 @@ from dpgap.data.private_counts import (
     Groups,
     Integers,
     PrivateCounts,
-    known_size,
     standing,
     with_masked_errors,
 )
@@ -68,23 +66,17 @@ class Kept:
 class CountsInEngine(PrivateCounts):
     """Frozen counts in an engine. The engine lets go of them when these answers are closed."""
 
+    labels: range | tuple[Any, ...] | None
+    """The public domain, where it was stated here; None where it is a table in the engine."""
     engine: Engine
     frozen: Lazy
     """A frame of `item` and `units`; items of a list are their positions in it."""
-    labels: range | tuple[Any, ...] | None
-    """The public domain, where it was stated here; None where it is a table in the engine."""
     numbers: range | None
     """The numbers that items are called by, where absent ones have no row; None if all have one."""
     tallied: Integers
     """The count of counts of the frozen rows: rows of a count and how many items have it."""
-    sensitivity: Fraction
-    monotonic: bool
-    origin: Question | None
     kept: Kept
     """What is let go of when these answers are closed."""
-    reach: int | None = None
-    step: Fraction = Fraction(1)
-    unknown: bool = False
 
     @property
     def values(self) -> Integers:
@@ -108,8 +100,9 @@ class CountsInEngine(PrivateCounts):
     def __reduce__(self) -> NoReturn:
         raise TypeError("answers in an engine cannot be copied or pickled: count where they go")
 
-    def __len__(self) -> int:
-        return known_size(self, self.stored + self.absent)
+    @property
+    def _size(self) -> int:
+        return self.stored + self.absent
 
     def groups(self) -> Groups:
         """The count of counts; absent items are one more group, at 0."""
@@ -163,7 +156,7 @@ class CountsInEngine(PrivateCounts):
         self.kept.require_open()
         if self.numbers is None:
             return self._chunks(self.frozen.sort("item"))
-        return self._sparse_in_order(self.frozen.sort("item", descending=self.numbers.step < 0))
+        return self._sparse(self.frozen.sort("item", descending=self.numbers.step < 0))
 
     def shuffled(self) -> Chunks:
         """All counts in a fresh random order that does not depend on them, a chunk at a time."""
@@ -180,42 +173,40 @@ class CountsInEngine(PrivateCounts):
 
             yield Chunk(batch["units"].astype(np.int64), found)
 
-    def _sparse_in_order(self, frame: Lazy) -> Chunks:
-        """Rows of a range in its order, with what is absent in between."""
-        low = 0
-        for batch in self._batches_and_end(frame):
-            positions = positions_in(self.numbers, batch["item"])
-            high = int(positions[-1]) + 1 if positions.size else len(self)
-
-            def found(places: Integers, low: int = low) -> Found:
-                return self._at(places + low)
-
-            if high > low:
-                yield Chunk(batch["units"].astype(np.int64), found, positions - low, high - low)
-            low = high
-
     def _sparse_shuffled(self, frame: Lazy) -> Chunks:
-        """Rows of a range as they come, in distinct random places; absent items have the others.
-
-        Which absent item stands at a place is drawn only when that place is named.
-        """
+        """Rows of a range as they come, in distinct random places; absent items have the others."""
         places, _ = secure_bits().scattered(self.stored, len(self))
+        yield from self._sparse(frame, places)
+
+    def _sparse(self, frame: Lazy, places: Integers | None = None) -> Chunks:
+        """Rows of a range at places of their own, or in its order; what is absent is in between.
+
+        Which absent item stands between random places is drawn only when its place is named.
+        """
         low = done = 0
         known: dict[int, None] = {}
         for batch in self._batches_and_end(frame):
-            items, taken = batch["item"], places[done : done + batch["item"].size] - low
-            high = low + int(taken[-1]) + 1 if taken.size else len(self)
+            items = batch["item"]
+            if places is None:
+                taken = positions_in(self.numbers, items) - low
+            else:
+                taken = places[done : done + items.size] - low
+            size = int(taken[-1]) + 1 if taken.size else len(self) - low
 
-            def found(wanted: Integers, items: Any = items, taken: Integers = taken) -> Found:
+            def found(
+                wanted: Integers, items: Any = items, taken: Integers = taken, low: int = low
+            ) -> Found:
+                if places is None:
+                    return self._at(wanted + low)
                 named = np.empty(wanted.size, dtype=np.int64)
                 is_taken, which = standing(taken, wanted)
                 named[is_taken] = items[which]
                 named[~is_taken] = self._absent_items(int(np.count_nonzero(~is_taken)), known)
                 return self._found(named)
 
-            if high > low:
-                yield Chunk(batch["units"].astype(np.int64), found, taken, high - low)
-            low, done = high, done + taken.size
+            if size:
+                yield Chunk(batch["units"].astype(np.int64), found, taken, size)
+            low, done = low + size, done + taken.size
 
     def _batches_and_end(self, frame: Lazy) -> Iterator[Batch]:
         """The rows, some at a time, and at last none: the rest of a range is absent."""
@@ -300,13 +291,14 @@ def count_in_engine(
     if not tallied.size and numbers is None and not question.unknown:
         raise ValueError("domain must not be empty")
     kept = Kept(engine, resources.pop_all())
-    own = {"labels": labels, "numbers": numbers, "kept": kept, **facts}
+    own = {"numbers": numbers, "kept": kept, **facts}
     if groups is None:
-        return CountsInEngine(engine, frozen, tallied=tallied, **own)
+        return CountsInEngine(labels, engine, frozen, tallied=tallied, **own)
 
     def make(place: int) -> PrivateCounts:
         of_group = tallied[tallied[:, 0] == place, 1:]
-        return CountsInEngine(engine, engine.of_group(frozen, place), tallied=of_group, **own)
+        part = engine.of_group(frozen, place)
+        return CountsInEngine(labels, engine, part, tallied=of_group, **own)
 
     return CountsByGroup(groups.labels, make, question)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import duckdb
 
-from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, lazy
+from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, fresh_name, lazy
 from dpgap.data.sources import Lazy
 
 
@@ -30,17 +30,15 @@ class DuckDB(Engine):
         return lazy(_run(self._relation, query))
 
     def freeze(self, frame: Lazy) -> Lazy:
-        name, view = _fresh_name(), _fresh_name()
+        name, view = fresh_name(), fresh_name()
         _run(frame.to_native(), f"CREATE TEMP TABLE {name} AS SELECT * FROM {view}", view)
         frozen = self._sql(f"SELECT * FROM {name}")
         self._tables[id(frozen.to_native())] = name
         return frozen
 
-    def drop(self, frozen: Lazy) -> None:
-        name = self._tables.pop(id(frozen.to_native()), None)
-        with suppress(Exception):  # a connection that is gone has dropped it
-            if name is not None:
-                _run(self._relation, f"DROP TABLE IF EXISTS {name}")
+    def _drop(self, frozen: Lazy) -> None:
+        name = self._tables.pop(id(frozen.to_native()))
+        _run(self._relation, f"DROP TABLE IF EXISTS {name}")
 
     def list_items(self, items: Sequence[str | None] | Sequence[int | None]) -> Lazy:
         kind = "BIGINT" if any(isinstance(each, int) for each in items) else "VARCHAR"
@@ -125,7 +123,3 @@ def _run(relation: Any, query: str, view: str = "dpgap_unused") -> Any:
         with suppress(Exception):
             if duckdb.__version__.startswith("1."):
                 relation.query(view, f"DROP VIEW IF EXISTS {view}")
-
-
-def _fresh_name() -> str:
-    return f"dpgap_{secrets.token_hex(8)}"

@@ -1,6 +1,5 @@
 """Any database that Ibis speaks to: temporary tables in the session of an expression."""
 
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from typing import Any
@@ -9,7 +8,7 @@ import ibis
 import narwhals as nw
 import pyarrow
 
-from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, lazy
+from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, fresh_name, lazy
 from dpgap.data.private_counts import with_masked_errors
 from dpgap.data.sources import Lazy
 
@@ -67,24 +66,20 @@ class Ibis(Engine):
         self._lists: list[str] = []
 
     def freeze(self, frame: Lazy) -> Lazy:
-        name = f"dpgap_{secrets.token_hex(8)}"
         try:
-            return lazy(self._database.create_table(name, frame.to_native(), temp=True))
+            return lazy(self._database.create_table(fresh_name(), frame.to_native(), temp=True))
         finally:
             self._forget_lists()
 
-    def drop(self, frozen: Lazy) -> None:
-        self._drop("TABLE", frozen.to_native().get_name())
-
-    def _drop(self, kind: str, name: str) -> None:
-        with suppress(Exception):  # a session that is gone has dropped it
-            self._database.raw_sql(f"DROP {kind} IF EXISTS {name}")
+    def _drop(self, frozen: Lazy) -> None:
+        self._database.raw_sql(f"DROP TABLE IF EXISTS {frozen.to_native().get_name()}")
 
     def _forget_lists(self) -> None:
         """Drop what Ibis made of lists, which it would keep for as long as the session."""
         kind = "VIEW" if self._database.name == "duckdb" else "TABLE"
         while self._lists:
-            self._drop(kind, self._lists.pop())
+            with suppress(Exception):  # a session that is gone has dropped it
+                self._database.raw_sql(f"DROP {kind} IF EXISTS {self._lists.pop()}")
 
     def require_faithful(self) -> None:
         require_faithful(self._database)
@@ -123,12 +118,15 @@ class Ibis(Engine):
 
     def shuffled(self, frame: Lazy, salt: str) -> Lazy:
         native = frame.to_native()
-        with_masked_errors(lambda: self._database.to_pyarrow(md5(ibis.literal(salt))), _NO_ORDER)
+        self._require_md5(salt)
         return lazy(native.order_by(md5(ibis.literal(salt) + md5(native.item.cast("string")))))
+
+    def _require_md5(self, text: str) -> None:
+        with_masked_errors(lambda: self._database.to_pyarrow(md5(ibis.literal(text))), _NO_ORDER)
 
     def keep_few(self, frame: Lazy, cells: Sequence[str], most: int, key: str) -> Lazy:
         native = frame.to_native()
-        with_masked_errors(lambda: self._database.to_pyarrow(md5(ibis.literal(key))), _NO_ORDER)
+        self._require_md5(key)
         told = ibis.literal(f"{key}:{len(cells)}")
         for name in (*cells, "unit"):  # by hashes: together they may be longer than a text can be
             told = told + md5(native[name].cast("string"))

@@ -7,7 +7,7 @@ that holds it is looked at.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from typing import Any
 
@@ -36,10 +36,9 @@ class Spark(Engine):
         rows = frame.to_native().withColumn("row", f.monotonically_increasing_id())
         return lazy(rows.localCheckpoint(eager=True))
 
-    def drop(self, frozen: Lazy) -> None:
+    def _drop(self, frozen: Lazy) -> None:
         """Free what a checkpoint takes at once; Spark by itself would do so some time."""
-        with suppress(Exception):  # a session that is gone has dropped it
-            frozen.to_native()._jdf.queryExecution().analyzed().rdd().unpersist(False)
+        frozen.to_native()._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
     def list_items(self, items: Sequence[str | None] | Sequence[int | None]) -> Lazy:
         kind = "bigint" if any(isinstance(each, int) for each in items) else "string"
