@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpgap.data.private_counts import PrivateCounts
+from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.grid import Grid
 from dpgap.exact.laws import Law, MemorylessLaw
 from dpgap.exact.reals import Floats, Integers
-from dpgap.mechanisms.joint import TOP_SET, Classes, JointTopK, log_choose
+from dpgap.mechanisms.joint import TOP_SET, Classes, JointTopK
 from dpgap.mechanisms.sparse_vector import Flags, FoundAbove, RunStates, SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.simulation.floats import Rng, draw, hits
@@ -232,67 +233,6 @@ def _insert(
 
 
 # --------------------------------------------------------------------------------------------------
-# Members of classes of sets for many runs at once, on floats.
-
-
-_DENSE = 4
-"""A choice of r is dense if it is of fewer than r²/this: drawing again and again would not do."""
-
-
-def draw_ranks(classes: Classes, numbers: Integers, rng: Rng) -> Integers:
-    """A uniformly drawn set of each class, as ranks from 0; one row a class."""
-    kept, low, high = classes.ranks_of(numbers)
-    lowest = _lowest(classes.k, kept, low, high, rng)
-    columns = np.arange(classes.k)
-    ranks = np.tile(columns, (numbers.size, 1))
-    between = _distinct(classes.k - kept - 1, lowest - kept - 2, rng)
-    rows, places = np.nonzero((columns >= kept[:, None]) & (columns < classes.k - 1))
-    ranks[rows, places] = between[rows, places - kept[rows]] + kept[rows] + 1
-    ranks[:, -1] = lowest - 1
-    return ranks
-
-
-def _lowest(k: int, kept: Integers, low: Integers, high: Integers, rng: Rng) -> Integers:
-    """The lowest rank of each set, from 1: by inverting C(rank − h − 1, k − h)."""
-    chosen = k - kept
-    most = _log_choose(high - kept - 1, chosen)
-    share = np.exp(_log_choose(low - kept - 2, chosen) - most)
-    aim = most + np.log(share + rng.random(kept.size) * (1 - share))
-    below, above = low - 1, high.copy()
-    while (above - below > 1).any():
-        middle = (below + above) // 2
-        is_enough = _log_choose(middle - kept - 1, chosen) >= aim
-        above = np.where(is_enough & (above - below > 1), middle, above)
-        below = np.where(is_enough, below, np.minimum(middle, above - 1))
-    return above
-
-
-def _log_choose(among: Integers, chosen: Integers) -> Floats:
-    return np.where(among < chosen, -np.inf, log_choose(among, chosen))
-
-
-def _distinct(many: Integers, limits: Integers, rng: Rng) -> Integers:
-    """In each row, so many distinct whole numbers below its limit; what follows them is filling."""
-    width = max(1, int(many.max()))
-    drawn = np.zeros((many.size, width), dtype=np.int64)
-    dense = limits < many * many // _DENSE
-    if dense.any():
-        keys = rng.random((int(dense.sum()), max(width, int(limits[dense].max()))))
-        keys[np.arange(keys.shape[1]) >= limits[dense, None]] = 2.0
-        drawn[dense] = np.argsort(keys, axis=1)[:, :width]
-    pending = np.flatnonzero(~dense & (many > 0))
-    filling = -1 - np.arange(width)
-    while pending.size:
-        some = (rng.random((pending.size, width)) * limits[pending, None]).astype(np.int64)
-        some = np.where(np.arange(width) < many[pending, None], some, filling)
-        in_order = np.sort(some, axis=1)
-        good = (in_order[:, 1:] != in_order[:, :-1]).all(axis=1)
-        drawn[pending[good]] = some[good]
-        pending = pending[~good]
-    return drawn
-
-
-# --------------------------------------------------------------------------------------------------
 # Many runs of Joint Top-K at once, on float noise.
 #
 # Exponential noise forgets: of all sets whose noisy half-margin reaches a line that is above every
@@ -303,7 +243,8 @@ def _distinct(many: Integers, limits: Integers, rng: Rng) -> Integers:
 # How many reach it is found by marks. If every set of a class reaches the line with chance p, let
 # it get a Poisson number of marks, −ln(1 − p) on average; it reaches the line if it gets any. All
 # marks together are a Poisson number too, and each falls on a class by its share and on a set of it
-# evenly. The line is put where about `_REACHING` sets reach it, or as low as it may be.
+# evenly. The line is put where about `_REACHING` sets reach it, or as low as it may be. Where another
+# set than the top set wins, its members are drawn by the release's own code.
 
 
 _REACHING = 40.0
@@ -377,8 +318,9 @@ def select_sets(
     lost = top <= best
     leads = np.where(lost, best - np.maximum(next_best, top), top - best)
     ranks = np.tile(np.arange(mechanism.k), (runs, 1))
-    if lost.any():
-        ranks[lost] = draw_ranks(likely.classes, likely.numbers[winners[lost]], rng)
+    bits = InsecureSeededBits(int(rng.integers(1 << 62)))
+    for run in np.flatnonzero(lost):
+        ranks[run] = likely.classes.draw_ranks(int(likely.numbers[winners[run]]), bits) - 1
     return np.sort(ranked.order[ranks], axis=1), np.floor(leads).astype(np.int64)
 
 
