@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from dpgap.releases.page import environment
 from dpgap.research.claims import Claim
-from dpgap.research.datasets import MADE_UP, PUBLISHED, WHERE, Dataset
+from dpgap.research.datasets import PUBLISHED, WHERE, Dataset
 
 TITLES = {
     "datasets": "The data sets: how often items occur, by rank",
@@ -43,8 +43,13 @@ Rows = list[list[str]]
 
 
 def _introduction(datasets: Sequence[Dataset]) -> list[str]:
-    """What stands first; made-up data are said to be so before anything else."""
-    return [MADE_UP] * any(each.is_made_up for each in datasets) + [_INTRODUCTION]
+    """What stands first: warnings about the data, before anything else."""
+    return [*warnings_about(datasets), _INTRODUCTION]
+
+
+def warnings_about(datasets: Sequence[Dataset]) -> list[str]:
+    """What must be said of the data first: that they are made up, or shown without privacy."""
+    return [each for each in dict.fromkeys(data.warning for data in datasets) if each]
 
 
 def _tables(claims: Sequence[Claim], datasets: Sequence[Dataset]) -> dict[str, Rows]:
