@@ -18,10 +18,61 @@ from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.grid import Grid
 from dpgap.exact.laws import Law, MemorylessLaw
 from dpgap.exact.reals import Floats, Integers
+from dpgap.exact.shells import ShellNoise
 from dpgap.mechanisms.joint import TOP_SET, Classes, JointTopK
 from dpgap.mechanisms.sparse_vector import Flags, FoundAbove, RunStates, SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
-from dpgap.simulation.floats import Rng, draw, hits
+
+# --------------------------------------------------------------------------------------------------
+# Float noise for simulation: fast, seeded, not secure, and never part of a release.
+#
+# Beside plain draws there are the two things that make simulation cheap without changing any law:
+# drawing noise *given* that it reaches a point, and finding the few hits among very many cells that
+# are each hit with the same small chance, in time that grows with the hits only.
+
+
+Rng = np.random.Generator
+
+_RARE = 1e-3
+
+
+def draw(law: Law, rng: Rng, *shape: int) -> Floats:
+    """Noise from `law`."""
+    return law.from_uniforms(rng.random((law.words, *shape)))
+
+
+def draw_shells(law: ShellNoise, rng: Rng, runs: int) -> Floats:
+    """Real coordinates whose density falls with the largest alone; one row for every run.
+
+    The largest has a gamma distribution, and the others are anywhere up to it.
+    """
+    points: Floats = rng.random((runs, law.dimension))
+    points[np.arange(runs), rng.integers(0, law.dimension, runs)] = 1
+    if law.signed:
+        points *= np.where(rng.random(points.shape) < 0.5, -1.0, 1.0)
+    points *= rng.gamma(law.dimension, float(law.scale), runs)[:, None]
+    return points
+
+
+def hits(rng: Rng, cells: int, chance: float) -> Integers:
+    """Which of `cells` independent cells, each hit with this chance, are hit; in order."""
+    if chance <= 0 or cells <= 0:
+        return np.empty(0, dtype=np.int64)
+    if chance >= 1:
+        return np.arange(cells)
+    if chance < _RARE:
+        count = int(rng.binomial(cells, chance))
+        if not count:
+            return np.empty(0, dtype=np.int64)
+        return np.sort(rng.choice(cells, count, replace=False, shuffle=False))
+    places = [np.array([-1], dtype=np.int64)]
+    while places[-1][-1] < cells:
+        left = cells - int(places[-1][-1])
+        some = int(left * chance + 6 * (left * chance) ** 0.5) + 8
+        places.append(places[-1][-1] + np.cumsum(rng.geometric(chance, some)))
+    found = np.concatenate(places[1:])
+    return found[found < cells]
+
 
 # --------------------------------------------------------------------------------------------------
 # Answers in order of size, and where the few that matter end.
@@ -243,8 +294,8 @@ def _insert(
 # How many reach it is found by marks. If every set of a class reaches the line with chance p, let
 # it get a Poisson number of marks, −ln(1 − p) on average; it reaches the line if it gets any. All
 # marks together are a Poisson number too, and each falls on a class by its share and on a set of it
-# evenly. The line is put where about `_REACHING` sets reach it, or as low as it may be. Where another
-# set than the top set wins, its members are drawn by the release's own code.
+# evenly. The line is put where about `_REACHING` sets reach it, or as low as it may be. Where the
+# top set does not win, the members of the winner are drawn by the release's own code.
 
 
 _REACHING = 40.0
@@ -360,7 +411,7 @@ def _first_of_each(run: Integers, own: Integers, log_sizes: Floats, rng: Rng) ->
 #
 # About a thousand runs are taken at a time. Thresholds that come in order of size make it fastest:
 # runs side by side then agree on which answers are near. Near answers are drawn in the order of the
-# stream, as many at a time as a run needs, until every run has stopped. Of all others only those
+# stream, some at a time, until every run has stopped. Of all others only those
 # that clear a branch are looked at. What comes out is what a release shows: floors on the grid,
 # against a floored threshold. How runs pay for answers, and when they stop, is the release's own
 # code.
@@ -369,8 +420,6 @@ def _first_of_each(run: Integers, own: Integers, log_sizes: Floats, rng: Rng) ->
 Branches = NDArray[np.int8]
 
 _RUNS_AT_ONCE = 1_250
-_FEWEST_RUNS = 16
-_FEW_FAR = 64
 _CELLS_AT_ONCE = 1 << 17
 _COST_OF_A_FAR_HIT = 400.0
 """In draws."""
@@ -420,7 +469,8 @@ class _Stream(NamedTuple):
         thresholds = self.states.thresholds[runs]
         far = self._far(thresholds, border)
         near = np.sort(self.ranked.order[:border])
-        return FoundAbove.joined(list(self._divide(runs.start, thresholds.size, near, far)))
+        every = np.arange(runs.start, runs.start + thresholds.size)
+        return FoundAbove.joined(list(self._sift(every, near, far)))
 
     def _far(self, thresholds: Floats, border: int) -> FoundAbove:
         """Answers from `border` on that clear a branch; dearer branches first."""
@@ -433,25 +483,11 @@ class _Stream(NamedTuple):
             parts.append(FoundAbove(runs, found, branches, values - thresholds[runs]))
         return FoundAbove(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def _divide(
-        self, first: int, runs: int, near: Integers, far: FoundAbove
-    ) -> Iterator[FoundAbove]:
-        """As many runs together as have few far answers between them."""
-        if far.runs.size > near.size + _FEW_FAR and runs > _FEWEST_RUNS:
-            half = runs // 2
-            for start, size in ((0, half), (half, runs - half)):
-                own = (far.runs >= start) & (far.runs < start + size)
-                part = FoundAbove(*(each[own] for each in far))
-                part.runs[:] -= start
-                yield from self._divide(first + start, size, near, part)
-            return
-        yield from self._sift(np.arange(first, first + runs), near, far)
-
     def _sift(self, runs: Integers, near: Integers, far: FoundAbove) -> Iterator[FoundAbove]:
         asked = np.union1d(near, far.indices) if far.runs.size else near
         first, at = int(runs[0]), 0
         while at < asked.size and runs.size:
-            size = self._chunk(self.ranked.answers[asked[at:]], runs)
+            size = max(1, _CELLS_AT_ONCE // runs.size)
             some = asked[at : at + size]
             at += size
             thresholds = self.states.thresholds[runs]
@@ -460,16 +496,6 @@ class _Stream(NamedTuple):
                 _put(far, runs - first, some, np.isin(some, near), branches, gaps)
             yield self.states.judge(runs, some, branches, gaps)
             runs = runs[self.states.going(runs)]
-
-    def _chunk(self, answers: Integers, runs: Integers) -> int:
-        """About as many answers as a run needs before it stops, were there no noise."""
-        most = max(1, _CELLS_AT_ONCE // runs.size)
-        over = answers[:most] - self.states.thresholds[runs].max()
-        units = np.zeros(over.size, dtype=np.int64)
-        for way in reversed(self.program.ways):
-            units[over >= float(way.margin)] = way.units
-        left = self.program.limits[0] - int(self.states.used[runs].min())
-        return min(most, int(np.searchsorted(units.cumsum(), left, side="right")) + 2)
 
 
 def _clear(
