@@ -36,7 +36,6 @@ from dpgap.desk import api, pages
 from dpgap.desk.auth import Auth
 from dpgap.desk.config import FileFaults, ListedData, StewardsFile
 from dpgap.desk.counts import TopicCounts
-from dpgap.desk.dependencies import browser_visitor, few_at_once, shown
 from dpgap.desk.middleware import (
     NOT_THERE,
     WORDS,
@@ -48,6 +47,7 @@ from dpgap.desk.middleware import (
     note_error,
     refusal_of,
 )
+from dpgap.desk.pages import browser_visitor, few_at_once, shown
 from dpgap.desk.queue import Asking, Desk
 from dpgap.desk.spool import Spool, require_spool
 
