@@ -59,19 +59,6 @@ def test_the_best_method_does_far_better(subject):
         assert result.runs == 10_000
 
 
-def test_clear_answers_agree_with_theory_where_others_owe_too_much_to_luck(subject):
-    every, clear = _point(subject, Task((2,), 0, "adaptive-sparse-vector general", 10, "0.1"))
-    assert every.series + experiments.CLEAR == clear.series
-    assert abs(every.value - every.theory) > max(1.5, 4 * every.error)
-    assert abs(clear.value - clear.theory) < max(1.5, 4 * clear.error)
-
-
-def test_where_no_answer_is_clear_nothing_is_said_of_clear_ones():
-    crowded = Subject.of("crowded", np.arange(300))
-    task = Task((2,), 0, "adaptive-sparse-vector monotonic", 10, "0.1")
-    assert [each.series for each in _point(crowded, task, runs=50)] == [task.series]
-
-
 def test_adaptivity_is_measured_as_the_paper_does(subject):
     plain = _point(subject, Task((3, 4), 0, "sparse-vector monotonic", 10, "0.7"))
     adaptive = _point(subject, Task((3, 4), 0, "adaptive-sparse-vector monotonic", 10, "0.7"))
