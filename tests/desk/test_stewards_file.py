@@ -171,12 +171,14 @@ SECOND = GOOD[GOOD.index("[datasets.sales]") :].replace("datasets.sales", "datas
 def test_a_second_budget_for_a_table_must_be_meant(tmp_path: Path) -> None:
     (tmp_path / "sales.csv").write_text("who,what\nann,fig\n")
     both = GOOD + SECOND
-    line = both.splitlines().index("[datasets.survey]") + 2
-    words = (
-        "datasets.survey.table has the table and unit of datasets.sales, and the ε of both add up"
-    )
-    mend = "state the same budget, or beside = 'sales' to confirm this"
-    assert _faults(tmp_path, both) == [f"line {line}: {words}: {mend}"]
+    line = both.splitlines().index("[datasets.survey]") + 1
+    (tmp_path / "desk.toml").write_text(both, encoding="utf-8")
+    words = "data set 'sales' has a budget for the same table and unit, and the ε of both add up"
+    mend = "for the same people: use it, or state beside='sales' to confirm this"
+    with pytest.raises(FileFaults) as caught:
+        check_desk(read_stewards_file(tmp_path / "desk.toml"))
+    assert caught.value.lines[0].endswith(f"line {line}: datasets.survey: {words} {mend}")
+    assert len(caught.value.lines) == 1
     for good in (
         both.replace("[datasets.survey]", '[datasets.survey]\nbeside = "sales"'),
         both.replace("[datasets.sales]", '[datasets.sales]\nbeside = "survey"'),

@@ -11,7 +11,9 @@ from desks import Running, question, running, write_file
 
 import dpgap
 from dpgap.data.private_counts import CountsInMemory
-from dpgap.releases.release import ReleasesByGroup, TableRelease, UnitCount
+from dpgap.desk.app import open_desk
+from dpgap.desk.config import FileFaults, read_stewards_file
+from dpgap.releases.release import ReleasesByGroup, TableRelease, Total, UnitCount
 
 TOPICS = """
 [[datasets.sales.topics]]
@@ -45,6 +47,11 @@ where = "city = 'Bern'"
 [[datasets.sales.topics]]
 name = "people"
 where = "what = 'fig'"
+
+[[datasets.sales.topics]]
+name = "turnover"
+sum = "paid"
+at_most = 20
 """
 
 SAID: dict[str, dict[str, Any]] = {
@@ -54,8 +61,9 @@ SAID: dict[str, dict[str, Any]] = {
     "cities": {},
     "money": {},
     "people": {"kind": "count"},
+    "turnover": {"kind": "total"},
 }
-KINDS = {"cities": ReleasesByGroup, "people": UnitCount}
+KINDS = {"cities": ReleasesByGroup, "people": UnitCount, "turnover": Total}
 
 
 @pytest.fixture(scope="module")
@@ -99,18 +107,20 @@ def test_every_topic_is_planned_asked_shown_and_kept(
     assert release.epsilon == 4
 
 
-def test_what_to_expect_is_what_the_release_then_says(topics: Running) -> None:
-    """Of a count, whose error does not depend on what is found."""
-    said = {"topic": "people", "epsilon": "1/2", **SAID["people"]}
+@pytest.mark.parametrize("topic", ["people", "turnover"])
+def test_what_to_expect_is_what_the_release_then_says(topics: Running, topic: str) -> None:
+    """Of a count or a total, whose error does not depend on what is found."""
+    said = {"topic": topic, "epsilon": "1/2", **SAID[topic]}
     with topics.program("ann") as ann:
         rows = ann.post("/api/v1/datasets/sales/plan", json=said).json()["rows"]
         entry = ann.post("/api/v1/datasets/sales/ask", json=question(**said)).json()["entry"]
     (row,) = (each for each in rows if Fraction(each["epsilon"]) == Fraction(1, 2))
     found = topics.desk.document(topics.desk.file.datasets["sales"], entry)
     release = dpgap.read_release(found)
-    assert isinstance(release, UnitCount)
+    assert isinstance(release, KINDS[topic])
     low, high = release.interval(0.95)
-    assert high - low == 2 * row["half_width"] > 0
+    assert high - low == pytest.approx(2 * row["half_width"], rel=1e-12)
+    assert high > low
 
 
 @pytest.mark.parametrize(
@@ -121,6 +131,8 @@ def test_what_to_expect_is_what_the_release_then_says(topics: Running) -> None:
         ({"topic": "what", "delta": "1e-7"}, "stated, else 0"),
         ({"topic": "what", "method": "histogram"}, "needs max_items"),
         ({"topic": "people"}, "kind must be 'count'"),
+        ({"topic": "people", "kind": "total"}, "kind must be 'count'"),
+        ({"topic": "turnover", "kind": "count"}, "'total' for a sum of all"),
         ({"topic": "what", "kind": "count"}, "kind must be 'count'"),
         ({"topic": "what", "k": 8}, "k must be at most 7"),
     ],
@@ -170,3 +182,47 @@ def test_counts_of_few_listed_items_are_held_as_the_engine_counts_them(
         for fact in ("sensitivity", "monotonic", "origin", "reach", "step", "unknown", "labels"):
             assert getattr(held, fact) == getattr(counted, fact)
     counted.close()
+
+
+def test_a_total_has_a_page_of_its_own_and_is_what_a_column_adds_up_to(topics: Running) -> None:
+    """Nobody paid more than 20 in all, so nothing is cut."""
+    said = {"topic": "turnover", "kind": "total", "epsilon": "50"}
+    with topics.browser("ann") as browser, topics.program("ann") as ann:
+        page = browser.get("/data/sales", params={"topic": "turnover"}).text
+        assert " add up to.<" in page
+        assert '<input type="hidden" name="kind" value="total">' in page
+        assert "total of paid" in page
+        entry = ann.post("/api/v1/datasets/sales/ask", json=question(**said)).json()["entry"]
+    release = dpgap.read_release(topics.desk.document(topics.desk.file.datasets["sales"], entry))
+    counted = topics.desk.counts.slot(
+        topics.desk.file.datasets["sales"], topics.desk.file.datasets["sales"].topics["turnover"]
+    )
+    with counted.using() as held:
+        paid = float(held.expanded()[0] * held.step)
+    assert isinstance(release, Total)
+    assert paid > 10_000
+    assert release.estimate == pytest.approx(paid, abs=20)
+
+
+def test_a_data_set_states_encoding_and_decimal_mark_for_all_its_topics(tmp_path: Path) -> None:
+    data = 'epsilon = 10\nencoding = "windows-1252"\ndecimal = ","'
+    topic = """[[datasets.sales.topics]]
+name = "paid"
+item = "what"
+domain = ["Käse"]
+sum = "paid"
+at_most = 2"""
+    path = write_file(tmp_path, data=data, more=topic)
+    rows = "who;what;paid\n" + "".join(f"u{who};Käse;1,50\n" for who in range(10))
+    (tmp_path / "sales.csv").write_bytes(rows.encode("cp1252"))
+    (tmp_path / "items.txt").write_text("Käse\n", encoding="utf-8")
+    desk = open_desk(read_stewards_file(path))
+    sales = desk.file.datasets["sales"]
+    counted = {}
+    for name, each in sales.topics.items():
+        with desk.counts.slot(sales, each).using() as held:
+            counted[name] = float(held.expanded()[0] * held.step)
+    assert counted == {"what": 10, "paid": 15}
+    path.write_text(path.read_text().replace("windows-1252", "klingon"))
+    with pytest.raises(FileFaults, match=r"datasets\.sales\.encoding must be one of 'utf-8', "):
+        read_stewards_file(path)

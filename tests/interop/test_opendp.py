@@ -210,58 +210,6 @@ def test_counts_of_opendp_flow_into_a_histogram() -> None:
     assert chain.map(1) == 1000.0
 
 
-def _hybrid() -> dpgap.HybridTopK:
-    return dpgap.HybridTopK(60, 2, 1)
-
-
-def test_items_that_nobody_listed_have_a_delta() -> None:
-    count = dp.t.make_count_by(
-        dp.vector_domain(dp.atom_domain(T=str)), dp.symmetric_distance(), TV="i64"
-    )
-    chain = count >> measurement(_hybrid(), reach=3)
-    release = chain(["fig"] * 5000 + ["pea"])
-    assert release.labels == ("fig",)
-    assert release.indices.tolist() == [-1]
-    assert release.promise.delta == _hybrid().delta(3)
-    assert chain.map(0) == (0.0, 0.0)
-    epsilon, delta = chain.map(1)
-    assert (epsilon, Fraction(delta) >= _hybrid().delta(1)) == (1.0, True)
-    assert delta < float(_hybrid().delta(1)) * (1 + 1e-12)
-    odometer = dp.c.make_fully_adaptive_composition(
-        *chain.input_space, dp.approximate(dp.max_divergence())
-    )
-    ask = odometer(["fig"] * 5000)
-    ask(chain)
-    assert ask.privacy_loss(1) == (epsilon, delta)
-
-
-@pytest.mark.parametrize("d_in", [(4, 4, 1), (1, 2, 2), (3, 6, 2)])
-def test_a_delta_is_promised_within_reach_and_sensitivity_only(d_in: tuple[int, ...]) -> None:
-    with pytest.raises(dp.OpenDPException, match="within the reach and the sensitivity"):
-        measurement(_hybrid(), reach=3).map(d_in)
-
-
-def test_an_item_that_counts_nothing_is_as_good_as_none() -> None:
-    """The two mappings are at distance 0. Above a line below 0 such items would show."""
-    made = measurement(dpgap.HybridTopK(-(10**6), 2, 1), reach=1)
-    assert made({"fig": 0, "pea": 0}).labels == ()
-    assert made({}).labels == ()
-    assert made({"fig": FARTHEST, "pea": 0}).labels == ("fig",)
-
-
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        dpgap.NoisyTopK(2, 1),
-        dpgap.HybridTopK(60, 2, 1, monotonic=True),
-        dpgap.HybridTopK(60, 2, 1, grid=1),
-    ],
-)
-def test_a_reach_is_refused_where_nothing_is_proved(mechanism: Any) -> None:
-    with pytest.raises(ValueError, match="reach must be left out"):
-        measurement(mechanism, reach=1)
-
-
 class _Louder(dpgap.NoisyTopK):
     """Who knows what it does."""
 

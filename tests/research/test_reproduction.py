@@ -19,7 +19,7 @@ from dpgap.cli import reproduce as commands
 from dpgap.cli.reproduce import reproduce_into
 from dpgap.research import experiments, figures, page
 from dpgap.research.claims import judge
-from dpgap.research.datasets import Dataset, load
+from dpgap.research.datasets import MADE_UP, OWN, Dataset, load, load_all
 from dpgap.research.experiments import Result, Subject, Task, run, tasks
 from dpgap.research.figures import draw
 from dpgap.research.page import as_markdown
@@ -57,19 +57,6 @@ def test_the_best_method_does_far_better(subject):
         assert result.value - 4 * result.error > at_least
         assert result.error < 0.2
         assert result.runs == 10_000
-
-
-def test_clear_answers_agree_with_theory_where_others_owe_too_much_to_luck(subject):
-    every, clear = _point(subject, Task((2,), 0, "adaptive-sparse-vector general", 10, "0.1"))
-    assert every.series + experiments.CLEAR == clear.series
-    assert abs(every.value - every.theory) > max(1.5, 4 * every.error)
-    assert abs(clear.value - clear.theory) < max(1.5, 4 * clear.error)
-
-
-def test_where_no_answer_is_clear_nothing_is_said_of_clear_ones():
-    crowded = Subject.of("crowded", np.arange(300))
-    task = Task((2,), 0, "adaptive-sparse-vector monotonic", 10, "0.1")
-    assert [each.series for each in _point(crowded, task, runs=50)] == [task.series]
 
 
 def test_adaptivity_is_measured_as_the_paper_does(subject):
@@ -295,18 +282,32 @@ def test_the_command_is_ready_for_the_command_line():
     assert "--figure" in shown.output
 
 
-@pytest.mark.parametrize("is_made_up", [True, False])
-def test_data_that_are_made_up_are_said_to_be_so_before_all_else(
-    monkeypatch, kosarak, is_made_up: bool
-):
-    data = [replace(kosarak, is_made_up=is_made_up)]
-    assert kosarak.is_made_up
+WARNINGS = {
+    MADE_UP: "These data are made up. The real ones are public: Kosarak and T40I10D100K at http",
+    OWN: "All figures and numbers here show your own data as they are, WITHOUT privacy",
+    "": "Written to",
+}
+
+
+@pytest.mark.parametrize("warning", WARNINGS)
+def test_what_must_be_said_of_the_data_is_said_before_all_else(monkeypatch, kosarak, warning: str):
+    data = [replace(kosarak, warning=warning)]
     monkeypatch.setattr(commands, "load_all", lambda given: data)
     monkeypatch.setattr(commands, "_watched", lambda *given, **options: ([], []))
     said, as_json_text = _invoke(), _invoke("--json")
-    pages = as_markdown([], data, {}, 1), page.as_html([], data, {}, 1)
-    for shown in (said.stdout, as_json_text.stderr, pages[0].split("\n\n")[2], pages[1]):
-        first = "These data are made up. The real ones are public: Kosarak and T40I10D100K at http"
-        assert (first in shown) == is_made_up
-    assert said.stdout.startswith("These data" if is_made_up else "Written to")
+    first = WARNINGS[warning]
+    assert said.stdout.startswith(first)
     assert json.loads(as_json_text.stdout) == []
+    assert as_json_text.stderr.startswith(first if warning else "")
+    pages = as_markdown([], data, {}, 1), page.as_html([], data, {}, 1)
+    assert warning in pages[0].split("\n\n")[2]
+    assert warning in pages[1]
+    if not warning:
+        assert as_json_text.stderr == ""
+        assert all(each not in shown for each in WARNINGS if each for shown in pages)
+
+
+def test_a_file_of_ones_own_is_said_to_be_shown_without_privacy(tmp_path, kosarak):
+    (tmp_path / "mine.csv").write_text("item,count\n1,2\n")
+    (mine,) = load_all(tmp_path / "mine.csv")
+    assert (mine.warning, kosarak.warning) == (OWN, MADE_UP)

@@ -8,8 +8,7 @@ import pytest
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.mechanisms.top_k import select
-from dpgap.simulation import selections
-from law_tests import LEVEL, chi_square_p, homogeneous_p
+from law_tests import LEVEL, homogeneous_p
 from seams import bits_are, quick_in
 
 RUNS = 60_000
@@ -98,16 +97,6 @@ def test_the_same_seed_gives_the_same_runs():
     one, other = (dpgap.simulate(joint, [3, 1, 2, 2], runs=50, seed=9) for _ in range(2))
     assert (one.indices == other.indices).all()
     assert (one.leads == other.leads).all()
-
-
-@pytest.mark.parametrize(("many", "limit"), [(3, 4), (3, 5), (2, 40)])
-def test_distinct_numbers_are_even_whether_they_are_dense_or_not(many: int, limit: int):
-    rows = 20_000
-    drawn = selections._distinct(
-        np.full(rows, many), np.full(rows, limit), np.random.default_rng(1)
-    )[:, :many]
-    assert all(len(set(row)) == many for row in drawn.tolist())
-    assert chi_square_p(np.bincount(drawn.ravel(), minlength=limit), [1 / limit] * limit) > LEVEL
 
 
 def test_a_subclass_that_changes_the_program_is_run_as_it_is():

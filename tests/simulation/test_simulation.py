@@ -13,7 +13,7 @@ from dpgap.estimates.linear import blue, combine
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
 from dpgap.mechanisms.top_k import Selected, select
-from dpgap.simulation import floats, selections
+from dpgap.simulation import selections
 from dpgap.simulation.selections import Ranked
 from law_tests import LEVEL, Sifted, chi_square_p, homogeneous_p, sift
 from seams import long_case, quick_in
@@ -206,7 +206,7 @@ def test_where_the_border_lies_changes_no_law(monkeypatch):
 @pytest.mark.parametrize("distance", [-4.0, 0.0, 5.0])
 def test_noise_beyond_a_point_is_noise_that_happens_to_be_there(law, distance: float):
     rng = np.random.default_rng(2)
-    plain = floats.draw(law, rng, 400_000)
+    plain = selections.draw(law, rng, 400_000)
     there = plain[plain >= distance]
     assert abs(there.size / plain.size - law.tail(distance)) < 0.005
     given = law.beyond(np.full(there.size, distance), 1 - rng.random(there.size))
@@ -218,7 +218,7 @@ def test_noise_beyond_a_point_is_noise_that_happens_to_be_there(law, distance: f
 def test_hits_are_independent_and_equally_likely(chance: float):
     rng = np.random.default_rng(3)
     cells = int(20 / chance)
-    tries = [floats.hits(rng, cells, chance) for _ in range(3_000)]
+    tries = [selections.hits(rng, cells, chance) for _ in range(3_000)]
     numbers = np.array([each.size for each in tries])
     bins = np.bincount(np.minimum(numbers, 79), minlength=80)
     expected = stats.binom.pmf(np.arange(80), cells, chance)
@@ -226,8 +226,8 @@ def test_hits_are_independent_and_equally_likely(chance: float):
     places = np.concatenate(tries)
     assert stats.kstest(places / cells, "uniform").pvalue > LEVEL or cells < 1_000
     assert all((np.diff(each) > 0).all() for each in tries)
-    assert floats.hits(rng, 10, 0.0).size == 0
-    assert floats.hits(rng, 10, 1.0).tolist() == list(range(10))
+    assert selections.hits(rng, 10, 0.0).size == 0
+    assert selections.hits(rng, 10, 1.0).tolist() == list(range(10))
 
 
 @pytest.mark.parametrize("k", [1, 4, 12])

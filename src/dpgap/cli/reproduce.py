@@ -7,10 +7,10 @@ import typer
 
 from dpgap.cli.commands import option
 from dpgap.research.claims import Claim, judge
-from dpgap.research.datasets import MADE_UP, load_all
+from dpgap.research.datasets import load_all
 from dpgap.research.experiments import FIGURES, Result
 from dpgap.research.figures import draw, draw_datasets, require_matplotlib
-from dpgap.research.page import as_html, as_markdown
+from dpgap.research.page import as_html, as_markdown, warnings_about
 from dpgap.research.reproduction import (
     SEED,
     Progress,
@@ -51,8 +51,8 @@ def reproduce(
         require_sound(figures, runs, seed)  # before data is read, which may take a while
         require_matplotlib()
         plan = ReproductionPlan(load_all(data), figures, runs, seed)
-        if any(each.is_made_up for each in plan.datasets):
-            typer.echo(MADE_UP, err=as_json_text)
+        for warning in warnings_about(plan.datasets):
+            typer.echo(warning, err=as_json_text)
         results, claims = _watched(out, plan, quiet=as_json_text)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the figures that were finished are kept") from None

@@ -1,100 +1,26 @@
-"""The JSON interface for programs, with a token in `Authorization: Bearer …`; acts of stewards."""
+"""The JSON interface for programs, with a token in `Authorization: Bearer …`."""
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field
 
 from dpgap.budget.account import readable_text
-from dpgap.budget.requests import require_words
 from dpgap.budget.steward import Steward
-from dpgap.desk.config import ListedData
-from dpgap.desk.dependencies import (
+from dpgap.desk.middleware import in_our_words
+from dpgap.desk.pages import (
     At,
-    Browser,
     Paged,
     Program,
     ProgramAtData,
     StewardsProgramAtData,
     desk_of,
     older,
-    shown,
 )
-from dpgap.desk.middleware import NOT_THERE, Refused, in_our_words
-from dpgap.desk.questions import FilledForm, Number, PlanBody, number_in
-from dpgap.desk.queue import Archived, Asking, Desk
-
-# --------------------------------------------------------------------------------------------------
-# What a steward does at the desk: the ledger's own functions, by name, and two of the desk.
-#
-# Those two count a table again, and draw what was charged and never began to be drawn.
-
-
-Fields = Mapping[str, str]
-
-
-def _allow(steward: Steward, said: Fields, reason: str) -> Any:
-    person = require_words("person", said.get("person", ""))
-    delta = number_in(said, "delta") if said.get("delta") else None
-    return steward.allow(person, number_in(said, "epsilon"), delta=delta, reason=reason)
-
-
-def _entry_in(said: Fields) -> int:
-    number = said.get("entry", "")
-    if not (number.isascii() and number.isdigit() and len(number) <= 12):
-        raise Refused(422, "entry must be the number of a reservation")
-    return int(number)
-
-
-ACTS: dict[str, Callable[[Steward, Fields, str], Any]] = {
-    "raise": lambda at, said, why: at.raise_to(number_in(said, "epsilon"), reason=why),
-    "lower": lambda at, said, why: at.lower_to(number_in(said, "epsilon"), reason=why),
-    "allow": _allow,
-    "write-off": lambda at, said, why: at.write_off(_entry_in(said), reason=why),
-    "close": lambda at, said, why: at.close(reason=why),
-}
-REFRESH, VERIFY, DRAW = "refresh", "verify", "draw"
-ALL = (*ACTS, REFRESH, VERIFY, DRAW)
-
-
-def listed_people(desk: Desk, data: ListedData) -> set[str]:
-    """Everybody who can have an allowance at the desk: those whom the steward's file lists."""
-    return {*desk.auth.people(), *data.people}
-
-
-async def act(asking: Asking, at: At, name: str, said: Fields) -> None:
-    """Do it. Every change of a budget is an entry that says who did it at the desk, and why."""
-    desk, visitor, data = at
-    if name not in ALL:
-        raise Refused(*NOT_THERE)
-    if name == REFRESH:
-        await run_in_threadpool(desk.counts.refresh, data)
-        return
-    if name == VERIFY:
-        desk.verifier.start(data.budget)
-        return
-    if name == "allow" and said.get("person") not in listed_people(desk, data):
-        raise Refused(422, "person must be somebody whom the steward's file lists")
-    reason = said.get("reason", "").strip()
-    if not reason or not reason.isprintable() or len(reason) > 200:
-        raise Refused(422, "reason must say why, in at most 200 printable characters")
-    why = f"{reason} ({visitor.name}, at the desk)"
-    if name == DRAW:
-        drawn = await asking.draw(visitor, data, _entry_in(said), why)
-        if drawn.state != "settled":
-            raise Refused(503, f"Its answer is not in the ledger: the charge is {drawn.state}.")
-        return
-    steward = desk.ledger.steward(data.budget).of(visitor.name)
-    with in_our_words():
-        await run_in_threadpool(ACTS[name], steward, said, why)
-
-
-# --------------------------------------------------------------------------------------------------
-
+from dpgap.desk.questions import FilledForm, Number, PlanBody
+from dpgap.desk.queue import Archived
 
 router = APIRouter(prefix="/api/v1", tags=["desk"])
 about = APIRouter(include_in_schema=False)
@@ -208,31 +134,13 @@ async def change(
 ) -> dict[str, Any]:
     """For stewards: raise, lower, allow, write-off, close, refresh the counts, or draw a charge."""
     fields = {each: str(value) for each, value in said.model_dump().items() if value is not None}
-    await act(request.app.state.asking, at, what, fields)
+    await request.app.state.asking.act(at.visitor, at.data, what, fields)
     return await asyncio.to_thread(_described, at)
 
 
 @about.get("/api/openapi.json")
 def openapi(request: Request, visitor: Program) -> dict[str, Any]:
-    """The description of all this, as OpenAPI."""
-    return described_api(request)
-
-
-@about.get("/programs")
-def programs(request: Request, visitor: Browser) -> Response:
-    """The same as a page."""
-    paths = described_api(request)["paths"]
-    rows = [
-        (method.upper(), path, what["description"])
-        for path, methods in paths.items()
-        for method, what in methods.items()
-    ]
-    base = f"{'https' if request.app.state.is_https else 'http'}://{request.headers['host']}"
-    return shown(request, "programs.html", visitor=visitor, rows=rows, base=base)
-
-
-def described_api(request: Request) -> dict[str, Any]:
-    """What FastAPI knows of the routes, and how programs say who they are."""
+    """The description of all this, as OpenAPI, and how programs say who they are."""
     found: dict[str, Any] = request.app.openapi()
     schemes = {"token": {"type": "http", "scheme": "bearer"}}
     found.setdefault("components", {})["securitySchemes"] = schemes

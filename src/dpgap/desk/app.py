@@ -7,7 +7,7 @@ import signal
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -36,7 +36,6 @@ from dpgap.desk import api, pages
 from dpgap.desk.auth import Auth
 from dpgap.desk.config import FileFaults, ListedData, StewardsFile
 from dpgap.desk.counts import TopicCounts
-from dpgap.desk.dependencies import browser_visitor, few_at_once, shown
 from dpgap.desk.middleware import (
     NOT_THERE,
     WORDS,
@@ -48,6 +47,7 @@ from dpgap.desk.middleware import (
     note_error,
     refusal_of,
 )
+from dpgap.desk.pages import browser_visitor, few_at_once, shown
 from dpgap.desk.queue import Asking, Desk
 from dpgap.desk.spool import Spool, require_spool
 
@@ -352,21 +352,18 @@ def serve(
     """Serve until somebody stops it; `say` prints where the desk is."""
     is_local = host in LOOPBACK and not desk.file.hosts
     bound = listening_locally(host, port) if is_local else [listening(host, port)]
-    with ExitStack() as opened:
-        for each in bound:
-            opened.enter_context(each)
-        place = place_of(desk, host, bound[0].getsockname()[1])
-        for line in greeting(desk, place, host):
-            say(line)
-        server = uvicorn.Server(configured(desk, place))
+    place = place_of(desk, host, bound[0].getsockname()[1])
+    for line in greeting(desk, place, host):
+        say(line)
+    server = uvicorn.Server(configured(desk, place))
 
-        async def run() -> None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.set)
-            counting = asyncio.create_task(count_when_hung_up(desk, hangup))
-            await server.serve(sockets=bound)
-            counting.cancel()
+    async def run() -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.set)
+        counting = asyncio.create_task(count_when_hung_up(desk, hangup))
+        await server.serve(sockets=bound)  # which closes them
+        counting.cancel()
 
-        asyncio.run(run())
+    asyncio.run(run())
 
 
 def configured(desk: Desk, place: Place) -> uvicorn.Config:

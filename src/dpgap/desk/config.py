@@ -16,13 +16,12 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
-from itertools import combinations, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar, get_origin, get_type_hints
 
-from dpgap.budget.requests import is_one_table
 from dpgap.exact.parameters import positive_rational, rational
-from dpgap.question import COUNTING, Neighbours, read_counting
+from dpgap.question import COUNTING, KEYWORDS, Whose, read_counting
 
 # --------------------------------------------------------------------------------------------------
 # Where in a TOML file a key stands, so that a fault can name its line.
@@ -129,6 +128,11 @@ _table = _check(lambda it: isinstance(it, Mapping), "a table")
 _positive = partial(positive_rational, "it")
 
 
+def _keyword(name: str) -> Check:
+    """A check of a value as every call checks it."""
+    return partial(KEYWORDS[name].read or str, "it")
+
+
 def _key(value: Any) -> str:
     """A key that nobody can guess: whoever can signs passes of a steward."""
     digits: str = _digits(value)
@@ -204,8 +208,12 @@ _LARGEST = 4 << 20
 _SHOWN = 50
 _PASSWORD = re.compile("://[^/@]*:[^/@]+@")
 
-_OF_A_TOPIC = tuple(name for name in COUNTING if name not in ("unit", "neighbours"))
+_OF_A_TABLE = tuple(name for name in Whose.__annotations__ if name != "item")
+"""The keywords that a data set states for all its topics."""
+_OF_A_TOPIC = tuple(name for name in COUNTING if name not in _OF_A_TABLE)
 """The keywords that a topic may state; `read_counting` and `dpgap.counts` check them."""
+_OF_ALL = ("where", "sum", "at_most", "at_least", "step")
+"""Those of them that a topic may state which names no item."""
 
 _Listed = TypeVar("_Listed")
 
@@ -222,12 +230,12 @@ class FileFaults(ValueError):  # noqa: N818 - it says what they are
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """One thing that can be asked about, counted once: an item with its bounds, or the units."""
+    """One thing that can be asked about, counted once: an item with its bounds, or all units."""
 
     counting: Mapping[str, Any]
-    """The keywords of `dpgap.counts`, besides table, unit, neighbours and item."""
+    """The keywords of `dpgap.counts`, besides those of the data set and the item."""
     item: str | None
-    """The column of the items; None: how many units there are."""
+    """The column of the items; None: how many units there are, or what they add up to."""
     line: int
     words: tuple[str, ...] = ()
     """How it is counted, a short line for each bound. All of it is public."""
@@ -235,9 +243,11 @@ class Topic:
     title: Annotated[str, _words] = ""
 
     @property
-    def is_of_units(self) -> bool:
-        """Whether only the number of units can be asked."""
-        return self.item is None
+    def of_all(self) -> str | None:
+        """The only kind of question where it is about all units: "count" or "total"; else None."""
+        if self.item is not None:
+            return None
+        return "total" if "sum" in self.counting else "count"
 
     @property
     def has_unknown_items(self) -> bool:
@@ -245,32 +255,8 @@ class Topic:
         return self.item is not None and self.counting.get("domain") is None
 
 
-class PersonLimits(NamedTuple):
-    """What bounds one person's questions about a data set, whatever the budget has left."""
-
-    least_epsilon: Fraction = Fraction(1, 1000)
-    questions_a_day: int = 200
-    megabytes_a_day: int = 20
-    """How much the archive may grow by their questions, in a day."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Limited:
-    """Limits that are stated: those of a person hold before those of a data set."""
-
-    least_epsilon: Annotated[Fraction | None, _positive] = None
-    questions_a_day: Annotated[int | None, _counting] = None
-    megabytes_a_day: Annotated[int | None, _counting] = None
-
-    @property
-    def limits(self) -> dict[str, Any]:
-        """All that are stated, by name."""
-        found = {name: getattr(self, name) for name in PersonLimits._fields}
-        return {name: value for name, value in found.items() if value is not None}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedData(_Limited):
+class ListedData:
     """A table, who may ask about it, and which budget pays."""
 
     name: str
@@ -278,7 +264,9 @@ class ListedData(_Limited):
     title: Annotated[str, _words] = ""
     table: Annotated[str, _address]
     unit: Annotated[str, _words]
-    neighbours: Annotated[str, _one_of(*Neighbours)] = "add-or-remove"
+    neighbours: Annotated[str, _keyword("neighbours")] = "add-or-remove"
+    encoding: Annotated[str | None, _keyword("encoding")] = None
+    decimal: Annotated[str, _keyword("decimal")] = "."
     budget: Annotated[str, _spelt] = ""
     """Its name in the ledger."""
     beside: Annotated[str | None, _spelt] = None
@@ -288,19 +276,33 @@ class ListedData(_Limited):
     delta: Annotated[Fraction, _amount] = Fraction(0)
     people: Annotated[Mapping[str, Allowance | None], _shares] = field(default_factory=dict)
     """Who may ask, and the allowance that they start with; None: all that is left."""
+    least_epsilon: Annotated[Fraction, _positive] = Fraction(1, 1000)
+    questions_a_day: Annotated[int, _counting] = 200
+    """How many questions a person may ask in a day."""
+    megabytes_a_day: Annotated[int, _counting] = 20
+    """How much the archive may grow by a person's questions, in a day."""
     megabytes: Annotated[int, _counting] = 1000
     """How large its archive may become."""
     topics: Annotated[Mapping[str, Topic], _several(_table)]
 
+    @property
+    def whose(self) -> dict[str, Any]:
+        """The keywords of `dpgap.counts` that hold for all topics."""
+        return {name: getattr(self, name) for name in _OF_A_TABLE}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Person(_Limited):
+class Person:
     """Somebody whom the desk knows."""
 
     name: str
     role: Annotated[str, _one_of("analyst", "steward")] = "analyst"
     tokens: Annotated[tuple[str, ...], _several(_token)] = ()
     """Hashes of tokens."""
+    least_epsilon: Annotated[Fraction | None, _positive] = None
+    questions_a_day: Annotated[int | None, _counting] = None
+    megabytes_a_day: Annotated[int | None, _counting] = None
+    """Limits that hold instead of those of a data set, where they are stated."""
 
     @property
     def is_steward(self) -> bool:
@@ -396,7 +398,6 @@ class _FileReader:
         self._require_one_owner(people)
         if not self.faults:
             self._require_one_archive(datasets)
-            self._require_one_budget(datasets)
             if file.hosts and not (file.key and file.has_tokens):
                 words = (
                     "needs a key (`dpgap desk --key`) and people with tokens (`dpgap desk --token`)"
@@ -431,16 +432,6 @@ class _FileReader:
                 words = "must list the same people as the other data set with this budget:"
                 self._fault(("datasets", data.name, "people"), f"{words} they share an archive")
 
-    def _require_one_budget(self, datasets: Mapping[str, ListedData]) -> None:
-        """The ε of two budgets for the same units add up, so a steward must confirm it."""
-        for other, data in combinations(datasets.values(), 2):
-            one, two = ({"table": it.table, "unit": it.unit} for it in (other, data))
-            is_meant = data.beside == other.budget or other.beside == data.budget
-            if data.budget != other.budget and is_one_table(one, two) and not is_meant:
-                words = f"has the table and unit of datasets.{other.name}, and the ε of both add up"
-                mend = f"state the same budget, or beside = {other.budget!r} to confirm this"
-                self._fault(("datasets", data.name, "table"), f"{words}: {mend}")
-
     def _dataset(self, name: str, content: Any, people: Mapping[str, Person]) -> ListedData:
         where = ("datasets", name)
         self._pass(where, _name, name)
@@ -467,25 +458,27 @@ class _FileReader:
     def _topic(self, content: Mapping[str, Any], here: KeyPath, data: ListedData) -> Topic:
         said = {name: content[name] for name in _OF_A_TOPIC if name in content}
         item = said.pop("item", None)
-        if item is None and said.keys() - {"where", "encoding", "decimal"}:
-            self._fault(here, "must name its item; without one only a filter can be said")
+        if item is None and said.keys() - {*_OF_ALL}:
+            words = "must name its item; without one, only a filter and a sum of all can be said"
+            self._fault(here, words)
         is_unknown = item is not None and "domain" not in said
         if is_unknown and not (data.delta and "max_items" in said):
             self._fault(
                 here, "must have a domain; or max_items, and a delta of the data set's budget"
             )
-        words: tuple[str, ...] = ()
+        cuts: tuple[str, ...] = ()
         try:
-            stated = {**said, "unit": data.unit, "item": item}
+            stated = {**said, **data.whose, "item": item}
             is_row = data.unit == "row"
-            words = tuple(read_counting(stated, is_unknown=is_unknown, is_row=is_row).cuts())
+            cuts = tuple(read_counting(stated, is_unknown=is_unknown, is_row=is_row).cuts())
         except (ValueError, TypeError) as error:
             self._fault(here, f"cannot be counted: {error}")
         if isinstance(said.get("domain"), str):
             said["domain"] = self._place(said["domain"])
-        known = {"counting": said, "item": item, "line": line_of(here, self.lines), "words": words}
+        known = {"counting": said, "item": item, "line": line_of(here, self.lines), "words": cuts}
         topic = self._listed(Topic, content, here, _OF_A_TOPIC, **known)
-        return replace(topic, title=topic.title or item or "how many")
+        of_all = f"total of {said['sum']}" if "sum" in said else "how many"
+        return replace(topic, title=topic.title or item or of_all)
 
     def _listed(
         self,

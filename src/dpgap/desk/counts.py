@@ -103,11 +103,10 @@ def _in_memory(facts: PrivateCounts, labels: Sequence[Any], counts: Integers) ->
 
 
 def _count(data: ListedData, topic: Topic) -> Any:
-    facts: dict[str, Any] = {"unit": data.unit, "neighbours": data.neighbours}
+    counting = {**data.whose, **topic.counting}
     if topic.item is None:
-        return units_of(data.table, **facts, **topic.counting)
-    counting = {"domain": None, **topic.counting}
-    found = counts(data.table, **facts, item=topic.item, **counting)
+        return units_of(data.table, **counting)
+    found = counts(data.table, item=topic.item, **{"domain": None, **counting})
     if isinstance(found, CountsByGroup) or found.unknown or found.labels is None:
         return found
     if len(found) > _FEW:

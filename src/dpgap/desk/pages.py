@@ -1,43 +1,212 @@
-"""The pages for people: data sets, a question and what it will tell, answers and the archive."""
+"""Requests and pages: who sends a request, what its form holds, and the pages for people.
 
+Authentication runs on the event loop (`async`). So strangers get no thread, and a question does not
+wait for threads that pages hold while the ledger is slow.
+"""
+
+import math
 import secrets
-from collections.abc import Callable
-from typing import Any
-from urllib.parse import urlencode
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from importlib.resources import files
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import RedirectResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 
+from dpgap.budget.entries import Entry
 from dpgap.budget.steward import Steward
-from dpgap.desk.api import ALL, VERIFY, act, listed_people
-from dpgap.desk.auth import Visitor
+from dpgap.desk.auth import LASTS, Visitor
 from dpgap.desk.config import ListedData
-from dpgap.desk.dependencies import (
-    STATIC,
-    AStewardsBrowser,
-    At,
-    AtData,
-    Browser,
-    Paged,
-    StewardAtData,
-    browser_visitor,
-    desk_of,
-    form_of,
-    give_pass,
-    older,
-    shown,
-)
-from dpgap.desk.middleware import NOT_THERE, Refused, in_our_words
-from dpgap.desk.questions import DEFAULTS, FilledForm, text_of
-from dpgap.desk.queue import NEVER_BEGAN, Desk, Page
+from dpgap.desk.middleware import ENTER, NOT_THERE, Refused, in_our_words
+from dpgap.desk.questions import DEFAULTS, FilledForm, about, text_of
+from dpgap.desk.queue import ACTS, NEVER_BEGAN, Archived, Desk, Page
 from dpgap.releases.document import read_archived
 from dpgap.releases.ledger_page import ledger_values
+from dpgap.releases.page import STYLE, environment
 from dpgap.releases.text import to_csv
+
+_FIELDS = 40
+_AT_ONCE = 12
+"""How many requests of one person are worked on at a time; up to 8 of them may be questions."""
+
+
+def desk_of(request: Request) -> Desk:
+    """The desk that this application is for."""
+    found: Desk = request.app.state.desk
+    return found
+
+
+def browser_visitor(request: Request) -> Visitor | None:
+    """The owner of the session cookie, if there is one."""
+    carried = request.cookies.get(_cookie(request))
+    return None if carried is None else desk_of(request).auth.with_pass(carried)
+
+
+async def visitor_of(request: Request) -> Visitor:
+    """The sender of a browser's request, by the session cookie."""
+    visitor = browser_visitor(request)
+    if visitor is None:
+        raise Refused(*ENTER)
+    return visitor
+
+
+async def program_of(request: Request) -> Visitor:
+    """The sender of a program's request, by its token. GET may use the session cookie."""
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    desk = desk_of(request)
+    visitor = desk.auth.with_token(token) if kind.lower() == "bearer" else None
+    if visitor is None and not kind and request.method == "GET":
+        visitor = browser_visitor(request)
+    if visitor is None:
+        raise Refused(*ENTER)
+    return visitor
+
+
+async def few_at_once(request: Request) -> AsyncIterator[None]:
+    """Refuse a request of somebody who has too many under way, before it takes a thread."""
+    bearer, auth = request.headers.get("authorization", ""), desk_of(request).auth
+    visitor = (auth.with_token(bearer[7:]) if bearer else None) or browser_visitor(request)
+    if visitor is None:
+        yield  # whoever is not known gets nothing that takes long
+        return
+    under_way: Counter[str] = request.app.state.under_way
+    if under_way[visitor.name] >= _AT_ONCE:
+        raise Refused(429, "Too many of your requests are under way. Try again in a moment.")
+    under_way[visitor.name] += 1
+    try:
+        yield
+    finally:
+        under_way[visitor.name] -= 1
+
+
+class At(NamedTuple):
+    """A person and the data set that their request is about."""
+
+    desk: Desk
+    visitor: Visitor
+    data: ListedData
+
+
+Who = Callable[[Request], Awaitable[Visitor]]
+
+
+def _if_steward(who: Who) -> Who:
+    """The same dependency, which refuses everybody but stewards."""
+
+    async def steward(request: Request) -> Visitor:
+        visitor = await who(request)
+        if not visitor.person.is_steward:
+            raise Refused(403, "This is for stewards.")
+        return visitor
+
+    return steward
+
+
+def _at_data(who: Who) -> Any:
+    async def at(request: Request, name: str) -> At:
+        desk, visitor = desk_of(request), await who(request)
+        return At(desk, visitor, desk.dataset(visitor, name))
+
+    return Depends(at)
+
+
+steward_of = _if_steward(visitor_of)
+Browser = Annotated[Visitor, Depends(visitor_of)]
+Program = Annotated[Visitor, Depends(program_of)]
+AStewardsBrowser = Annotated[Visitor, Depends(steward_of)]
+AtData = Annotated[At, _at_data(visitor_of)]
+StewardAtData = Annotated[At, _at_data(steward_of)]
+ProgramAtData = Annotated[At, _at_data(program_of)]
+StewardsProgramAtData = Annotated[At, _at_data(_if_steward(program_of))]
+
+
+Paged = Annotated[Page, Query()]
+
+
+def older(rows: Sequence[Archived | Entry], page: Page) -> int | None:
+    """What `before` must be for the next page of a list, the newest first; None after the last."""
+    return rows[-1].number if len(rows) == page.limit else None
+
+
+async def form_of(request: Request, visitor: Visitor | None = None) -> dict[str, str]:
+    """The fields of a form. The form of a known person must have the key of their session."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise Refused(415, "This is not a form.")
+    try:
+        text = (await request.body()).decode()
+        found = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS))
+    except ValueError:
+        raise Refused(400, "This form cannot be read.") from None
+    if visitor is not None:
+        given = found.pop("form_key", "")
+        if not desk_of(request).auth.passes.is_form_key(visitor.carried, given):
+            words = "This form has expired. Load the page again, then send it."
+            raise Refused(403, words)
+    return found
+
+
+def give_pass(request: Request, response: Response, carried: str) -> None:
+    """Set the session cookie; an empty one removes it."""
+    options: dict[str, Any] = {"httponly": True, "samesite": "strict", "path": "/"}
+    options |= {"max_age": LASTS if carried else 0, "secure": request.app.state.is_https}
+    response.set_cookie(_cookie(request), carried, **options)
+
+
+def _cookie(request: Request) -> str:
+    """The name of the cookie. Desks on one machine share cookies, so it has the port."""
+    if request.app.state.is_https:
+        return "__Host-dpgap-desk"
+    return f"dpgap-desk-{request.url.port or 80}"
+
+
+# --------------------------------------------------------------------------------------------------
+# Pages from templates: everything is escaped, and every name is made visible.
+
+
+_KINDS = {"desk.css": "text/css", "desk.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_FILES = files("dpgap.desk").joinpath("static")
+STATIC = {name: (kind, (_FILES / name).read_text("utf-8")) for name, kind in _KINDS.items()}
+STATIC["page.css"] = "text/css", STYLE
+
+_templates = environment("dpgap.desk")
+
+
+_templates.filters |= {
+    "with_epsilon": lambda query, epsilon: urlencode(  # the same question for another ε
+        {**dict(parse_qsl(query)), "epsilon": text_of(epsilon)}
+    ),
+    "decimal": lambda value: f"{math.floor(value * 10**12) / 10**12:.12g}",  # never more than it is
+    "percent": lambda share: f"{100 * float(share):.2f}%",
+    "about": about,
+}
+
+
+def shown(
+    request: Request, template: str, at: At | None = None, *, status: int = 200, **values: Any
+) -> Response:
+    """A page, with what every page has, and what every page of a data set has."""
+    desk = desk_of(request)
+    if at is not None:
+        values |= {"visitor": at.visitor, "data": at.data}
+        values["left"] = desk.balance(at.visitor, at.data)
+    visitor = values["visitor"] if "visitor" in values else browser_visitor(request)
+    values |= {"title_of_desk": desk.file.title, "is_local": desk.auth.is_local}
+    values["visitor"] = visitor
+    values["form_key"] = visitor and desk.auth.passes.form_key(visitor.carried)
+    return HTMLResponse(_templates.get_template(template).render(values), status_code=status)
+
+
+# --------------------------------------------------------------------------------------------------
+# The pages for people: data sets, a question and what it will tell, answers and the archive.
+
 
 router = APIRouter(include_in_schema=False)
 
-_FILES: dict[str, tuple[str, Callable[[str], str]]] = {
+_WRITTEN: dict[str, tuple[str, Callable[[str], str]]] = {
     "json": ("application/json", str),
     "html": ("text/html", lambda document: read_archived(document).to_html()),
     "csv": ("text/csv", lambda document: to_csv(read_archived(document))),
@@ -112,6 +281,18 @@ def _home(request: Request, visitor: Visitor) -> Response:
     return shown(request, "home.html", visitor=visitor, listed=listed)
 
 
+@router.get("/programs")
+def programs(request: Request, visitor: Browser) -> Response:
+    """The routes of the JSON interface."""
+    rows = [
+        (method.upper(), path, what["description"])
+        for path, methods in request.app.openapi()["paths"].items()
+        for method, what in methods.items()
+    ]
+    base = f"{'https' if request.app.state.is_https else 'http'}://{request.headers['host']}"
+    return shown(request, "programs.html", visitor=visitor, rows=rows, base=base)
+
+
 @router.get("/data/{name}")
 def dataset(request: Request, at: AtData) -> Response:
     """A question, what it will tell, and the button that asks it."""
@@ -155,13 +336,13 @@ def release(request: Request, at: AtData, number: str) -> Response:
     """One release; as a file if its name ends so."""
     stem, dot, ending = number.partition(".")
     is_number = stem.isascii() and stem.isdigit() and len(stem) <= 12
-    if not is_number or (dot and ending not in _FILES):
+    if not is_number or (dot and ending not in _WRITTEN):
         raise Refused(*NOT_THERE)
     found = at.desk.document(at.data, int(stem))
     if not dot:
         values = {"number": int(stem), "again": "again" in request.query_params}
         return shown(request, "release.html", at, release=read_archived(found), **values)
-    kind, written = _FILES[ending]
+    kind, written = _WRITTEN[ending]
     headers = {
         "content-disposition": f'attachment; filename="{at.data.name}-{stem}.{ending}"',
         "content-security-policy": "default-src 'none'; sandbox",
@@ -193,7 +374,7 @@ def _question_page(
         "expect.html" if is_part else "question.html",
         at,
         status=200 if refused is None else refused.status,
-        least=desk.limits(visitor, data).least_epsilon,
+        least=desk.limit(visitor, data, "least_epsilon"),
         fields=fields,
         topic=data.topics[said["topic"]],
         question=None if form is None else form.wanted,
@@ -215,8 +396,8 @@ def _filled(said: dict[str, str], desk: Desk, data: ListedData) -> dict[str, str
     most = 10 if facts.unknown else min(10, len(facts))
     filled = DEFAULTS | {"topic": name, "k": str(most), "delta": text_of(data.delta / 100)}
     filled |= {field: value for field, value in said.items() if field in filled and value}
-    if topic.is_of_units != (filled["kind"] == "count"):
-        filled["kind"] = "count" if topic.is_of_units else "top-k"
+    if topic.of_all or filled["kind"] not in ("top-k", "above"):
+        filled["kind"] = topic.of_all or "top-k"
     if not topic.has_unknown_items:
         filled["delta"] = "0"
     return filled
@@ -247,7 +428,7 @@ def overview(request: Request, visitor: AStewardsBrowser) -> Response:
 def budget(request: Request, at: StewardAtData, page: Paged) -> Response:
     """One budget, with everything that can be done with it."""
     done = request.query_params.get("done", "")
-    return _page(request, at, page, "Done." if done in ALL else "")
+    return _page(request, at, page, "Done." if done in ACTS else "")
 
 
 @stewards_router.post("/steward/{name}/{what}")
@@ -256,10 +437,10 @@ async def change(request: Request, at: StewardAtData, what: str) -> Response:
     said = await form_of(request, at.visitor)
     again = at.desk.auth.with_token(said.pop("token", ""))
     try:
-        if what != VERIFY and (again is None or again.name != at.visitor.name):
+        if what != "verify" and (again is None or again.name != at.visitor.name):
             words = "token must be your own: each change asks for it again. Nothing was changed."
             raise Refused(403, words)
-        await act(request.app.state.asking, at, what, said)
+        await request.app.state.asking.act(at.visitor, at.data, what, said)
     except Refused as refused:
         told = refused.words, refused.status, {what: said}
         return await run_in_threadpool(_page, request, at, Page(), *told)
@@ -286,5 +467,5 @@ def _page(
         written_off=Steward(desk.ledger, data.budget).written_off(20)[::-1],
         entries=entries,
         older=older(entries, page),
-        people=sorted(listed_people(desk, data)),
+        people=sorted(desk.people(data)),
     )

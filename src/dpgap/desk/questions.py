@@ -27,13 +27,11 @@ from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.pipelines.plan import Plan, plan
 from dpgap.pipelines.routes import HistogramRoute, HybridRoute
 from dpgap.pipelines.tables import Answering, answer, pipeline_of
-from dpgap.question import ABOVE_METHODS, HISTOGRAM, METHODS, Question
+from dpgap.question import HISTOGRAM, KINDS, METHODS, Question, read_wanted
 
 # --------------------------------------------------------------------------------------------------
 # What a client asks: a topic and a few numbers, checked, and never a word that reaches an engine.
 
-
-KINDS = ("top-k", "above", "count")
 
 _MOST = 1000
 _LONGEST = 40
@@ -41,6 +39,13 @@ _LONGEST = 40
 _NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,40})?(e-[0-9]{1,2})?|[0-9]{1,40}/[0-9]{1,40}")
 _SIZES = re.compile(r"[0-9]{1,6}:[0-9]{1,12}(, ?[0-9]{1,6}:[0-9]{1,12}){0,49}")
 
+
+_WANTED = {
+    "top-k": ("epsilon", "k", "delta", "method"),
+    "above": ("epsilon", "k", "delta", "method", "threshold"),
+    **dict.fromkeys(("count", "total"), ("epsilon",)),
+}
+"""What a form says of its answer, by the kind of the question."""
 
 Number = StrictInt | StrictFloat | str
 
@@ -51,7 +56,7 @@ class PlanBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     topic: str = Field(max_length=64, description="One that the data set lists.")
-    kind: str = Field("top-k", max_length=16, description='"top-k", "above" or "count".')
+    kind: str = Field("top-k", max_length=16, description='"top-k", "above", "count" or "total".')
     k: int = Field(10, description="How many items to find.")
     threshold: Number = Field(100, description="For above: what items must reach.")
     epsilon: Number = Field("0.5", description="What it may cost.")
@@ -86,25 +91,19 @@ class FilledForm:
         kind, k, sizes = _one_of("kind", text["kind"], KINDS), text["k"], text["sizes"].strip()
         if not (k.isascii() and k.isdigit() and len(k) <= 4 and 1 <= int(k) <= _MOST):
             raise ValueError(f"k must be a whole number from 1 to {_MOST}")
-        line, epsilon = number_in(text, "threshold"), number_in(text, "epsilon")
-        if not 0 < epsilon <= _MOST:
+        text["delta"] = text["delta"] or "0"
+        exact = {name: number_in(text, name) for name in ("threshold", "epsilon", "delta")}
+        if not 0 < exact["epsilon"] <= _MOST:
             raise ValueError(f"epsilon must be more than 0, and at most {_MOST}")
-        delta = number_in({"delta": text["delta"] or "0"}, "delta")
-        is_above = kind == "above"
-        methods = (*(ABOVE_METHODS if is_above else METHODS), HISTOGRAM)
-        method = _one_of("method", text["method"], methods)
         fresh = _one_of("fresh", text["fresh"], ("", "yes"))
         if sizes and not _SIZES.fullmatch(sizes):
             raise ValueError("sizes must be ranks and counts such as 1:9000, 10:2000")
-        wanted = Question(kind=kind, epsilon=epsilon)
-        if kind != "count":
-            wanted = replace(wanted, k=int(k), delta=delta, method=method, adaptive=is_above)
-        if is_above:
-            wanted = replace(wanted, threshold=line)
-        plain = {"topic": text["topic"], "kind": kind, "k": str(int(k)), "method": method}
-        exact = {"threshold": line, "epsilon": epsilon, "delta": delta}
+        method = _one_of("method", text["method"], (*METHODS, HISTOGRAM))
+        stated = {**exact, "k": int(k), "method": method}
+        wanted = read_wanted(kind, {name: stated[name] for name in _WANTED[kind]})
         texts = {name: text_of(value) for name, value in exact.items()}
-        return cls({**plain, **texts, "fresh": fresh, "sizes": sizes}, wanted, fresh == "yes")
+        plain = {"k": str(int(k)), "sizes": sizes}
+        return cls({**text, **texts, **plain}, wanted, fresh == "yes")
 
 
 @errors_without_answers
@@ -229,10 +228,10 @@ class _Errors(NamedTuple):
 @lru_cache(maxsize=4096)  # all of it is public
 def _errors(asked: Question, facts: PrivateCounts) -> _Errors:
     step = float(facts.step)
-    if asked.kind == "count":
+    if asked.is_of_all:
         noise = NoisyHistogram(asked.epsilon, sensitivity=facts.sensitivity).error()
-        error = math.sqrt(noise.variance)
-        return _Errors(error, error, noise.half_width(0.95))
+        error = step * math.sqrt(noise.variance)
+        return _Errors(error, error, step * noise.half_width(0.95))
     is_planned = asked.kind == "top-k" and asked.method != HISTOGRAM
     if facts.unknown or facts.reach is not None or not is_planned:
         pipeline = pipeline_of(asked, facts)

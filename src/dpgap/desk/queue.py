@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
 from dpgap.budget.account import UNDER_WAY, AlreadyCharged
@@ -27,10 +28,18 @@ from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerReservation
 from dpgap.budget.requests import Quota
 from dpgap.budget.steward import Steward
 from dpgap.desk.auth import Auth, Visitor
-from dpgap.desk.config import ListedData, PersonLimits, StewardsFile
+from dpgap.desk.config import ListedData, StewardsFile
 from dpgap.desk.counts import Slot, TopicCounts
 from dpgap.desk.middleware import NOT_THERE, Refused, in_our_words, log, note_error
-from dpgap.desk.questions import FilledForm, Prospects, ask, identity_of, prospects, text_of
+from dpgap.desk.questions import (
+    FilledForm,
+    Prospects,
+    ask,
+    identity_of,
+    number_in,
+    prospects,
+    text_of,
+)
 from dpgap.desk.spool import Folder, Pending, Reserved, Reserving, Slip, Spool, SpoolError, name_of
 from dpgap.releases.document import handed_out
 
@@ -65,6 +74,9 @@ LEFT_NO_ANSWER = "drawing it began and left no answer: a second draw would be a 
 NEVER_BEGAN = "drawing it never began"
 PUT_BACK = "it was settled before an older copy of the ledger was restored: write it off"
 ELSEWHERE = "under way or interrupted, at another desk or in a program"
+
+ACTS = ("raise", "lower", "allow", "write-off", "close", "refresh", "verify", "draw")
+"""What a steward does at the desk; the first five are functions of the ledger."""
 
 _NOT_UNDRAWN = 409, "entry must be a charge of this desk that never began to be drawn"
 
@@ -185,6 +197,29 @@ class Desk:
         """What is left of a budget, and for this person."""
         return Steward(self.ledger, data.budget).balance_of(visitor.name)
 
+    def people(self, data: ListedData) -> set[str]:
+        """Everybody who can have an allowance at the desk: those whom the steward's file lists."""
+        return {*self.auth.people(), *data.people}
+
+    def change(
+        self, visitor: Visitor, data: ListedData, act: str, said: Mapping[str, str], reason: str
+    ) -> None:
+        """Change a budget. The entry says who did it at the desk, and why."""
+        steward = self.ledger.steward(data.budget).of(visitor.name)
+        if act == "raise":
+            steward.raise_to(number_in(said, "epsilon"), reason=reason)
+        elif act == "lower":
+            steward.lower_to(number_in(said, "epsilon"), reason=reason)
+        elif act == "write-off":
+            steward.write_off(_entry_in(said), reason=reason)
+        elif act == "close":
+            steward.close(reason=reason)
+        else:
+            if said.get("person") not in self.people(data):
+                raise Refused(422, "person must be somebody whom the steward's file lists")
+            delta = number_in(said, "delta") if said.get("delta") else None
+            steward.allow(said["person"], number_in(said, "epsilon"), delta=delta, reason=reason)
+
     def charge(self, visitor: Visitor, data: ListedData, form: FilledForm, key: str) -> Charged:
         """Charge a question, once for each key. What was charged before has a receipt already.
 
@@ -192,7 +227,10 @@ class Desk:
         """
         if not self.auth.may_ask(visitor, data):
             raise Refused(403, "You are not listed for questions about this data set.")
-        _, questions, megabytes = self.limits(visitor, data, form)
+        self.require_enough(visitor, data, form)
+        questions, megabytes = (
+            self.limit(visitor, data, name) for name in ("questions_a_day", "megabytes_a_day")
+        )
         quota = Quota(questions, megabytes * 10**6, data.megabytes * 10**6)
         slot, own = self.slot(data, form), own_key(visitor, key)
         said = {"dataset": data.name, **form.said}
@@ -379,19 +417,21 @@ class Desk:
             return receipt._replace(state=Archived(*found).state)
         return receipt
 
-    def limits(
-        self, visitor: Visitor, data: ListedData, form: FilledForm | None = None
-    ) -> PersonLimits:
-        """What bounds questions of this person, besides the budget; a form must cost enough."""
-        limits = PersonLimits(**(data.limits | visitor.person.limits))
-        if form is not None and form.wanted.epsilon < limits.least_epsilon:
-            least = text_of(limits.least_epsilon)
-            raise Refused(422, f"epsilon must be at least {least} for each question")
-        return limits
+    def limit(self, visitor: Visitor, data: ListedData, name: str) -> Any:
+        """A limit on the questions of this person: their own, or that of the data set."""
+        own = getattr(visitor.person, name)
+        return getattr(data, name) if own is None else own
+
+    def require_enough(self, visitor: Visitor, data: ListedData, form: FilledForm) -> Fraction:
+        """The least ε of a question, if this one may cost as much."""
+        least: Fraction = self.limit(visitor, data, "least_epsilon")
+        if form.wanted.epsilon < least:
+            raise Refused(422, f"epsilon must be at least {text_of(least)} for each question")
+        return least
 
     def expect(self, visitor: Visitor, data: ListedData, form: FilledForm) -> Prospects:
         """What a question will tell, if it can be asked."""
-        least = self.limits(visitor, data, form).least_epsilon
+        least = self.require_enough(visitor, data, form)
         facts = self.slot(data, form).facts
         return prospects(form, facts, self.balance(visitor, data).left, least)
 
@@ -400,12 +440,13 @@ class Desk:
         topic = data.topics.get(form.said["topic"])
         if topic is None:
             raise Refused(422, "topic must be one that the data set lists")
-        if topic.is_of_units != (form.wanted.kind == "count"):
-            raise Refused(422, "kind must be 'count' for how many units there are, and only there")
+        if topic.of_all != (form.wanted.kind if form.wanted.is_of_all else None):
+            words = "for how many units there are, 'total' for a sum of all, and only there"
+            raise Refused(422, f"kind must be 'count' {words}")
         if topic.has_unknown_items != bool(form.wanted.delta):
             raise Refused(422, "delta must be more than 0 where items are not stated, else 0")
         facts = (slot := self.counts.slot(data, topic)).facts
-        if not (facts.unknown or topic.is_of_units or (form.wanted.k or 1) <= len(facts)):
+        if not (facts.unknown or topic.of_all or (form.wanted.k or 1) <= len(facts)):
             raise Refused(422, f"k must be at most {len(facts)}: there are no more items")
         return slot
 
@@ -441,6 +482,13 @@ def own_key(visitor: Visitor, key: str) -> str:
     if not (8 <= len(key) <= 64 and key.isascii() and key.replace("-", "").isalnum()):
         raise Refused(422, "key must be 8 to 64 letters, digits and -")
     return f"desk {hash_of(visitor.name)[:16]} {key}"
+
+
+def _entry_in(said: Mapping[str, str]) -> int:
+    number = said.get("entry", "")
+    if not (number.isascii() and number.isdigit() and len(number) <= 12):
+        raise Refused(422, "entry must be the number of a reservation")
+    return int(number)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -493,7 +541,30 @@ class Asking:
         charge = partial(self._desk.charge, visitor, data, form, key)
         return await self._work(begun, visitor, claim, charge)
 
-    async def draw(self, visitor: Visitor, data: ListedData, number: int, reason: str) -> Receipt:
+    async def act(
+        self, visitor: Visitor, data: ListedData, act: str, said: Mapping[str, str]
+    ) -> None:
+        """Do what a steward does."""
+        desk = self._desk
+        if act not in ACTS:
+            raise Refused(*NOT_THERE)
+        if act == "refresh":
+            await run_in_threadpool(desk.counts.refresh, data)
+            return
+        if act == "verify":
+            desk.verifier.start(data.budget)
+            return
+        reason = said.get("reason", "").strip()
+        if not reason or not reason.isprintable() or len(reason) > 200:
+            raise Refused(422, "reason must say why, in at most 200 printable characters")
+        why = f"{reason} ({visitor.name}, at the desk)"
+        if act == "draw":
+            await self.draw(visitor, data, _entry_in(said), why)
+            return
+        with in_our_words():
+            await run_in_threadpool(desk.change, visitor, data, act, said, why)
+
+    async def draw(self, visitor: Visitor, data: ListedData, number: int, reason: str) -> None:
         """Draw what was charged and never began to be drawn; nothing is charged for it again."""
         desk = self._desk
         begun = desk.release_clock.clock()
@@ -502,7 +573,9 @@ class Asking:
         if claim in desk.under_way.values():
             raise Refused(409, "This question is under way.")
         charge = partial(desk.pending, data, entry, visitor.name, reason)
-        return await self._work(begun, visitor, claim, charge)
+        drawn = await self._work(begun, visitor, claim, charge)
+        if drawn.state != "settled":
+            raise Refused(503, f"Its answer is not in the ledger: the charge is {drawn.state}.")
 
     async def _work(
         self, begun: float, visitor: Visitor, claim: tuple[str, str], charge: Callable[[], Charged]

@@ -26,10 +26,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpgap._package import how_to_get
-from dpgap.data.private_counts import CountsInMemory, errors_without_answers
+from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.grid import MAX_STEPS, Grid
 from dpgap.exact.laws import LAWS, MemorylessLaw
-from dpgap.exact.parameters import positive_integer
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
@@ -50,9 +49,7 @@ _FARTHEST = MAX_STEPS >> 4
 """Where answers end, in steps: pipelines measure on a grid that is 16 times as fine."""
 
 
-def measurement(
-    mechanism: Any, input_metric: "Metric | None" = None, *, reach: int | None = None
-) -> "Measurement":
+def measurement(mechanism: Any, input_metric: "Metric | None" = None) -> "Measurement":
     """A mechanism as an OpenDP measurement, whose invocation gives the mechanism's release.
 
     Inputs are vectors of i64, or of f64 where the mechanism declares a grid. OpenDP's features
@@ -67,9 +64,6 @@ def measurement(
         How far apart neighbours are. By default the L∞ distance, monotonic if the mechanism is,
         and for a `NoisyHistogram` the L1 distance. The monotonic distance suits all others; where
         the mechanism is not monotonic, so do L∞ and L1.
-    reach
-        Only for a `HybridTopK` over items that nobody listed: the most items that one person can
-        have. Inputs are then mappings from str to i64, and there is a δ.
 
     >>> import dpgap, opendp.prelude as dp
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -92,10 +86,6 @@ def measurement(
             "grid must be left out for a NoisyHistogram: rounding may move every answer by a "
             "step more, and the L1 distance does not say how many move"
         )
-    if reach is not None:
-        if input_metric is not None:
-            raise ValueError("input_metric must be left out where reach is stated")
-        return _of_unknown_items(dp, mechanism, positive_integer("reach", reach))
     kind, number = ("i64", np.int64) if own.grid is None else ("f64", np.float64)
     atoms = dp.atom_domain(T="i64") if own.grid is None else dp.atom_domain(T="f64", nan=False)
     most = number(_FARTHEST * Grid(own.grid).width)
@@ -143,52 +133,6 @@ def _metric(dp: Any, given: "Metric | None", own: Any, kind: str) -> "Metric":
     if chosen not in allowed:
         raise ValueError(f"input_metric must be one of {', '.join(map(str, allowed))}, not {given}")
     return chosen
-
-
-def _of_unknown_items(dp: Any, hybrid: Any, reach: int) -> "Measurement":
-    """For mappings from item to count, of which some items may be in one and not in the other.
-
-    Let N be the items that only one of the two has: at most `reach`, each with at most Δ. Leave out
-    those of the first and add those of the second. None of N is above the line but for the chance
-    `delta`, and then nothing changes. From there to the second, the same items move by at most Δ.
-    """
-    if not isinstance(hybrid, HybridTopK) or hybrid.monotonic or hybrid.grid is not None:
-        raise ValueError(
-            "reach must be left out, unless for a HybridTopK without monotonic or grid"
-        )
-
-    @errors_without_answers
-    def release(counts: dict[str, int]) -> Any:
-        # A count of 0 is as far from another mapping as none at all, so it must do the same.
-        present = {item: count for item, count in counts.items() if count != 0}
-        values = np.clip(np.array([*present.values()], dtype=np.int64), -_FARTHEST, _FARTHEST)
-        places = np.arange(len(present))
-        answers = CountsInMemory(
-            *([*present], places, values),
-            sensitivity=hybrid.sensitivity,
-            monotonic=False,
-            reach=reach,
-            unknown=True,
-        )
-        return hybrid.release(answers)
-
-    def privacy_map(d_in: tuple[int, int, int]) -> tuple[float, float]:
-        items, _, farthest = d_in
-        loss = _loss(hybrid, Fraction(farthest))
-        if items == 0 or loss == 0:
-            return 0.0, 0.0
-        if items > reach or loss > hybrid.epsilon:
-            raise ValueError("d_in must be within the reach and the sensitivity that were stated")
-        return rounded_up(loss), rounded_up(hybrid.delta(items))
-
-    made: Measurement = dp.m.make_user_measurement(
-        input_domain=dp.map_domain(dp.atom_domain(T="String"), dp.atom_domain(T="i64")),
-        input_metric=dp.l01inf_distance(dp.absolute_distance(T="i64")),
-        output_measure=dp.approximate(dp.max_divergence()),
-        function=release,
-        privacy_map=privacy_map,
-    )
-    return made
 
 
 def rounded_up(number: Fraction) -> float:

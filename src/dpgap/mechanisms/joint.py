@@ -330,11 +330,6 @@ class Classes:
             margins = self._low_values - self._top_values[kept]
             yield Block(1 + first * self.width, margins.ravel(), logs.ravel())
 
-    def ranks_of(self, numbers: Integers) -> tuple[Integers, Integers, Integers]:
-        """Of each class but the top set's: how many ranks it keeps, and its group's lo and hi."""
-        kept, group = np.divmod(numbers - 1, self.width)
-        return kept, self._lows[group], self._highs[group]
-
     def draw_ranks(self, at: int, bits: Bits) -> Integers:
         """The ranks that a uniformly drawn set of a class takes, from 1."""
         if at == TOP_SET:

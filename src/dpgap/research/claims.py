@@ -11,14 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpgap.research.experiments import CLEAR, KS, Result
+from dpgap.research.experiments import KS, Result
 
 CONFIRMED, PARTLY, NOT = "confirmed", "confirmed in part", "not confirmed"
 UNCLEAR = "too few runs to tell"
 
 _LARGEST = max(KS)
 _TOO_WIDE = 5.0
-_ADAPTIVE, _PLAIN = "adaptive-sparse-vector monotonic", "sparse-vector monotonic"
+_ANY_ADAPTIVE = "adaptive-sparse-vector"
+_ADAPTIVE, _PLAIN = f"{_ANY_ADAPTIVE} monotonic", "sparse-vector monotonic"
 _LUCK = (
     "Theory assumes that answers were found because they are large. Where counts lie close "
     "together some are found by luck, and their gaps overstate them."
@@ -135,28 +136,17 @@ def _equal(points: Points) -> Judged:
     )
 
 
-_CLEAR_ENOUGH = (
-    "At the smallest ε the noise is as large as the distances between counts. An answer near "
-    "the threshold is then found by luck, and its gap overstates it. Clear answers, whose true "
-    "value is four deviations above all that they had to clear, agree with theory: luck is the "
-    "only difference. Theory goes by the branches taken."
-)
-
-
-def _equal_if_clear(points: Points) -> Judged:
-    """Where all answers do not agree with theory, those that did not need luck may."""
-    kinds = [f"adaptive-sparse-vector {kind}" for kind in ("monotonic", "general")]
-    every = [each for kind in kinds for each in _of(points, kind)]
-    outside = [each for each in every if not _fits(each)]
-    clear = [each for kind in kinds for each in _of(points, kind + CLEAR)]
+def _adaptive_equal(points: Points) -> Judged:
+    found = [
+        it for kind in ("monotonic", "general") for it in _of(points, f"{_ANY_ADAPTIVE} {kind}")
+    ]
+    outside = [each for each in found if not _fits(each)]
     where = f", at ε = {_span([each.x for each in outside], '')}" if outside else ""
     return Judged(
-        f"{len(every) - len(outside)} of {len(every)} points (monotonic and general) lie "
-        f"within the tolerance; {len(outside)} outside{where}. Of clear answers alone "
-        f"{sum(map(_fits, clear))} of {len(clear)} do, at most "
-        f"{max(map(_distance, clear), default=0):.1f} points from theory",
-        CONFIRMED if not outside else PARTLY if clear and all(map(_fits, clear)) else NOT,
-        _CLEAR_ENOUGH if clear and all(map(_fits, clear)) else "",
+        f"{len(found) - len(outside)} of {len(found)} points (monotonic and general) lie within "
+        f"the tolerance; {len(outside)} outside{where}",
+        _agreement(found),
+        f"{_LUCK} Theory goes by the branches taken." if outside else "",
     )
 
 
@@ -247,7 +237,7 @@ _JUDGES: dict[int, dict[str, Callable[[Points], Judged]]] = {
     },
     2: {
         "The improvement is stable for different ε, and nearly identical on all data sets.": _equal,
-        "Not in the paper: it is as stable after Adaptive Sparse Vector.": _equal_if_clear,
+        "Not in the paper: it is as stable after Adaptive Sparse Vector.": _adaptive_equal,
     },
     3: {
         "Adaptive Sparse Vector gives up to 15 more answers on average at the largest k.": _gain,

@@ -35,10 +35,10 @@ class Counted(NamedTuple):
     counts: Integers
     records: int | None
 
-    def dataset(self, name: str, source: str, *, is_made_up: bool = False) -> "Dataset":
+    def dataset(self, name: str, source: str, warning: str = "") -> "Dataset":
         """The counts in an order that is shuffled once."""
         counts = np.random.default_rng(0).permutation(self.counts)
-        return Dataset(name, counts, self.records, source, is_made_up)
+        return Dataset(name, counts, self.records, source, warning)
 
 
 def read_counts(path: Path) -> Counted:
@@ -128,6 +128,10 @@ MADE_UP = (
     f"These data are made up. The real ones are public: {WHERE}. "
     "Put them into a folder and say --data FOLDER."
 )
+OWN = (
+    "All figures and numbers here show your own data as they are, WITHOUT privacy: "
+    "share them only if everybody may see the data."
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,7 +142,8 @@ class Dataset:
     counts: Integers
     records: int | None
     source: str
-    is_made_up: bool = False
+    warning: str = ""
+    """What must be said before anything is shown of it."""
 
     @property
     def items(self) -> int:
@@ -158,7 +163,7 @@ def load_all(folder: str | os.PathLike[str] | None = None) -> list[Dataset]:
         return [load(name, None) for name in PUBLISHED]
     path = Path(given)
     if path.is_file():
-        return [read_counts(path).dataset(path.name.split(".")[0], f"whole file {path.name}")]
+        return [read_counts(path).dataset(path.name.split(".")[0], f"whole file {path.name}", OWN)]
     if not path.is_dir():
         raise FileNotFoundError(f"data must be a folder or a file, and there is none at {path}")
     return [load(name, path) for name in PUBLISHED]
@@ -174,7 +179,7 @@ def load(name: str, folder: Path | None) -> Dataset:
         curve = np.exp(np.interp(np.log(np.arange(1, items + 1)), ranks, counts))
         counted = Counted(np.arange(items), np.rint(curve).astype(np.int64), records)
         source = "synthetic stand-in with the published size; not the real data"
-        return counted.dataset(name, source, is_made_up=True)
+        return counted.dataset(name, source, MADE_UP)
     wanted = {f"{name.lower()}{ending}" for ending in (".dat", ".dat.gz", ".csv", ".parquet")}
     whole = [each for each in folder.iterdir() if each.name.lower().replace("_", "-") in wanted]
     if whole:
@@ -184,7 +189,7 @@ def load(name: str, folder: Path | None) -> Dataset:
         doubt = "" if is_published else "; not of the published size"
         return counted.dataset(name, f"whole file {first.name}{doubt}")
     try:
-        counted, source = _COMPLETED[name](folder)
+        counted, source = _completed(name, folder)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"no {name} in {folder}: expected {name}.dat or {name.lower()}.dat, gzipped or not"
@@ -192,40 +197,32 @@ def load(name: str, folder: Path | None) -> Dataset:
     return counted.dataset(name, source)
 
 
-def _bms_pos(folder: Path) -> tuple[Counted, str]:
-    counted = read_counts(folder / "bms-pos-partial-275k.dat.gz")
-    return counted, "partial: 275,000 of the 515,597 records, as they are"
-
-
-def _kosarak(folder: Path) -> tuple[Counted, str]:
-    """Counts of 991 and more are those of the whole file; the tail is ten times the part's."""
-    top = read_counts(folder / "kosarak-item-counts-ge991.csv")
-    part = read_counts(folder / "kosarak-first100k.dat.gz")
-    records, items = PUBLISHED["Kosarak"]
-    rest = ~np.isin(part.items, top.items)
-    tail = np.minimum(np.rint(part.counts[rest] * records / 100_000), 990).astype(np.int64)
-    unseen = np.ones(items - top.items.size - tail.size, dtype=np.int64)
-    counted = Counted(np.arange(items), np.concatenate([top.counts, tail, unseen]), records)
-    return counted, (
-        "whole-data counts from 991 up; below, completed from the first 100,000 records, "
+def _completed(name: str, folder: Path) -> tuple[Counted, str]:
+    """Whole-data counts where they are exact; below, the first records' counts, scaled up."""
+    first, many, exact, least = _PARTS[name]
+    part = read_counts(folder / first)
+    records, published = PUBLISHED[name]
+    if exact is None:
+        return part, f"partial: {many:,} of the {records:,} records, as they are"
+    known = read_counts(folder / exact)
+    items = np.union1d(known.items, part.items)
+    bound, guess = np.zeros((2, items.size), dtype=np.int64)
+    bound[np.searchsorted(items, known.items)] = known.counts
+    guess[np.searchsorted(items, part.items)] = np.rint(part.counts * records / many)
+    counts = np.ones(published, dtype=np.int64)
+    counts[: items.size] = np.maximum(bound, np.minimum(guess, least - 1))
+    return Counted(np.arange(published), counts, records), (
+        f"whole-data counts from {least:,} up; below, completed from the first {many:,} records, "
         "and 1 for each item not seen in them"
     )
 
 
-def _t40(folder: Path) -> tuple[Counted, str]:
-    """Exact counts where they are known; else ten times the part's, between the bounds known."""
-    known = read_counts(folder / "T40I10D100K-item-counts.csv")
-    part = read_counts(folder / "T40I10D100K-partial10k.dat.gz")
-    items = np.union1d(known.items, part.items)
-    bound, guess = np.zeros((2, items.size), dtype=np.int64)
-    bound[np.searchsorted(items, known.items)] = known.counts
-    guess[np.searchsorted(items, part.items)] = 10 * part.counts
-    counts = np.maximum(bound, np.minimum(guess, 999))  # a bound of 1,000 or more is exact
-    source = "whole-data counts from 1,000 up; below, completed from the first 10,000 records"
-    return Counted(items, counts, PUBLISHED["T40I10D100K"][0]), source
-
-
-_COMPLETED = {"BMS-POS": _bms_pos, "Kosarak": _kosarak, "T40I10D100K": _t40}
+_PARTS = {
+    "BMS-POS": ("bms-pos-partial-275k.dat.gz", 275_000, None, 0),
+    "Kosarak": ("kosarak-first100k.dat.gz", 100_000, "kosarak-item-counts-ge991.csv", 991),
+    "T40I10D100K": ("T40I10D100K-partial10k.dat.gz", 10_000, "T40I10D100K-item-counts.csv", 1_000),
+}
+"""A file of the first records, how many these are, and counts that are exact from a number up."""
 
 _CURVES = {
     "BMS-POS": ((1, 307_600), (2, 119_600), (5, 76_200), (10, 48_000), (20, 32_800), (50, 13_300),

@@ -98,7 +98,7 @@ def tasks(figures: tuple[int, ...], datasets: int) -> Iterator[Task]:
 def run(task: Task, subject: Subject, runs: int, seed: np.random.SeedSequence) -> list[Result]:
     """The points of a task."""
     if task.figures[0] in (1, 2):
-        return list(_reductions(task, subject, runs, seed))
+        return _reductions(task, subject, runs, seed)
     return list(_adaptivity(task, subject, runs, seed))
 
 
@@ -134,56 +134,35 @@ _REDUCTIONS: dict[str, Callable[[int, str], MeasuredTopK | MeasuredAbove]] = {
 }
 
 
-CLEAR = ", clear answers"
-_CLEAR_DEVIATIONS = 4
-
-
 def _reductions(
     task: Task, subject: Subject, runs: int, seed: np.random.SeedSequence
-) -> Iterator[Result]:
-    """The mean squared error of estimates against that of Laplace measurements alone.
-
-    Where adaptive runs are looked at for every ε, also for the clear answers alone: those whose
-    true value is far above all that they had to clear, so that luck had no part in it.
-    """
+) -> list[Result]:
+    """The mean squared error of estimates against that of Laplace measurements alone."""
     pipeline = _REDUCTIONS[task.series](task.k, task.epsilon)
-    is_split = task.figures[0] == 2 and "adaptive" in task.series
-    errors: dict[str, list[_Errors]] = {}
-    for part, thresholds in _parts(pipeline, task, subject, runs, seed):
-        errors.setdefault("", []).append(_errors(pipeline, part))
-        if is_split:
-            clear = _is_clear(pipeline, part, thresholds)
-            errors.setdefault(CLEAR, []).append(_errors(pipeline, part, clear))
-    for name, parts in errors.items():
-        sums = (np.concatenate(each) for each in zip(*parts, strict=True))
-        improved, baseline, expected, known = sums
-        if not baseline.any():  # there may be no clear answers at all
-            continue
-        ratio, error = ratio_of_means(improved, baseline)
-        theory = None
-        if "best" not in task.series:
-            theory = 100 * _expected_reduction(task, float(expected.sum() / known.sum()))
-        figure, series = task.figures[0], task.series + name
-        x = task.k if figure == 1 else float(task.epsilon)
-        less = 100 * (1 - ratio)
-        yield Result(figure, subject.name, series, x, less, 100 * error, theory, improved.size)
+    parts = [_errors(pipeline, part) for part, _ in _parts(pipeline, task, subject, runs, seed)]
+    improved, baseline, expected, known = map(np.concatenate, zip(*parts, strict=True))
+    ratio, error = ratio_of_means(improved, baseline)
+    theory = None
+    if "best" not in task.series:
+        theory = 100 * _expected_reduction(task, float(expected.sum() / known.sum()))
+    figure, less = task.figures[0], 100 * (1 - ratio)
+    x = task.k if figure == 1 else float(task.epsilon)
+    return [Result(figure, subject.name, task.series, x, less, 100 * error, theory, improved.size)]
 
 
 _Errors = tuple[Floats, Floats, Floats, Floats]
 
 
-def _errors(
-    pipeline: MeasuredTopK | MeasuredAbove, found: MeasuredRuns, kept: Floats | float = 1.0
-) -> _Errors:
+def _errors(pipeline: MeasuredTopK | MeasuredAbove, found: MeasuredRuns) -> _Errors:
     """Summed over each run: squared errors of estimates and of Laplace measurements, and what
-    theory expects of both for the branches taken; for the answers that are `kept`.
+    theory expects of both for the branches taken.
 
     The best method measures otherwise. It is compared with what Laplace measurements would have
     had on average at the same ε, which is known.
     """
     selected = found.selected
-    improved = selected.sums(kept * (found.estimates - found.truth) ** 2)
-    baseline = selected.sums(kept * (found.measurements - found.truth) ** 2)
+    improved = selected.sums((found.estimates - found.truth) ** 2)
+    baseline = selected.sums((found.measurements - found.truth) ** 2)
     laplace = Laplace(pipeline.measurement.epsilon)
     if not (isinstance(selected, AboveRuns) and isinstance(pipeline, MeasuredAbove)):
         k = pipeline.selection.k
@@ -192,25 +171,11 @@ def _errors(
     most = int(selected.found.max(initial=0))
     of_count = np.array([0.0, *(laplace.variance(n) for n in range(1, most + 1))])
     own = np.repeat(of_count[selected.found], selected.found)
-    known = selected.sums(kept * own)
+    known = selected.sums(own)
     if pipeline.method == "best":
         return improved, known, known, known
     gap = gap_variances(pipeline.selection)[selected.branch_of - 1]
-    return improved, baseline, selected.sums(kept * gap * own / (gap + own)), known
-
-
-def _is_clear(
-    pipeline: MeasuredTopK | MeasuredAbove, found: MeasuredRuns, thresholds: Floats
-) -> Floats:
-    """1 for each answer far above its branch's margin, counted in deviations of its gap; else 0."""
-    selection, selected = pipeline.selection, found.selected
-    if not (isinstance(selected, AboveRuns) and isinstance(selection, SparseVector)):
-        raise TypeError("only answers above a threshold can be clear of it")
-    margins = np.array([float(way.margin) for way in selection.ways])
-    far = margins + _CLEAR_DEVIATIONS * np.sqrt(gap_variances(selection))
-    over = found.truth - np.repeat(thresholds, selected.found)
-    clear: Floats = (over >= far[selected.branch_of - 1]).astype(np.float64)
-    return clear
+    return improved, baseline, selected.sums(gap * own / (gap + own)), known
 
 
 def ratio_of_means(above: Floats, below: Floats) -> tuple[float, float]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpgap._package import how_to_get
 from dpgap.research.datasets import Dataset
-from dpgap.research.experiments import CLEAR, Result
+from dpgap.research.experiments import Result
 
 _INK = "#1f2933"
 _COLOURS = {
@@ -22,7 +22,6 @@ _COLOURS = {
     "adaptive-sparse-vector": "#c2410c",
     "sparse-vector with 2k": "#64748b",
     "best": "#15803d",
-    "clear": "#c2410c",
 }
 _STYLE = Path(__file__).with_suffix(".mplstyle")
 
@@ -137,10 +136,6 @@ def _reductions(page: Any, figure: int, results: Sequence[Result], names: Sequen
             line = _line(results, name, f"{mechanism} {kind}")
             _theory(axes, line, _COLOURS["top-k"], line_style)
             _points(axes, line, kind, _COLOURS["top-k"], fillstyle=fill)
-            clear = _line(results, name, f"{mechanism} {kind}{CLEAR}")
-            _theory(axes, clear, _COLOURS["clear"], line_style)
-            label = f"{kind}, clear answers alone"
-            _points(axes, clear, label, _COLOURS["clear"], fillstyle=fill, marker="s")
         best = _line(results, name, f"{mechanism} best")
         _points(axes, best, "exponential noise, hull", _COLOURS["best"], marker="D")
 

@@ -73,16 +73,14 @@ def _all_results(
         for task, seed in work:
             yield task, run(task, subjects[task.dataset], plan.runs, seed)
         return
-    pool = ProcessPoolExecutor(
-        plan.workers,
-        mp_context=get_context("spawn"),
-        initializer=_remember,
-        initargs=(subjects, plan.runs),
-    )
+    pool = ProcessPoolExecutor(plan.workers, mp_context=get_context("spawn"))
     try:
         with _ignored_by_children():
-            waiting = [pool.submit(_work, *each) for each in work]
-        yield from (future.result() for future in as_completed(waiting))
+            waiting = {
+                pool.submit(run, task, subjects[task.dataset], plan.runs, seed): task
+                for task, seed in work
+            }
+        yield from ((waiting[future], future.result()) for future in as_completed(waiting))
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -98,21 +96,6 @@ def _ignored_by_children() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-
-
-_remembered: tuple[list[Subject], int] | None = None
-
-
-def _remember(subjects: list[Subject], runs: int) -> None:
-    """Keep in a worker what all its tasks share."""
-    global _remembered
-    _remembered = subjects, runs
-
-
-def _work(task: Task, seed: np.random.SeedSequence) -> tuple[Task, list[Result]]:
-    assert _remembered is not None
-    subjects, runs = _remembered
-    return task, run(task, subjects[task.dataset], runs, seed)
 
 
 def write(path: Path, content: str | bytes) -> None:

@@ -15,16 +15,15 @@ is asked for a sequence of outputs, one a run; for others `run(answers, noise)` 
 again with float noise, which is the continuous algorithm. A subclass that changes `run` or has a
 `simulate` of its own counts as such a mechanism.
 
-- `batch`: batches of runs; pipelines, and programs of one's own.
-- `selections`: the mechanisms that select.
-- `floats`: float noise, and what comes out.
+- `batch`: batches of runs and what comes out; pipelines, and programs of one's own.
+- `selections`: float noise, and the mechanisms that select.
 
 May import `pipelines` and what is below.
 """
 
-from dpgap.simulation.batch import FloatNoise, batches, simulate
-from dpgap.simulation.floats import (
+from dpgap.simulation.batch import (
     AboveRuns,
+    FloatNoise,
     HistogramRuns,
     HybridRuns,
     JointRuns,
@@ -33,6 +32,8 @@ from dpgap.simulation.floats import (
     RoutedRuns,
     Runs,
     TopKRuns,
+    batches,
+    simulate,
 )
 from dpgap.simulation.selections import Ranked
 

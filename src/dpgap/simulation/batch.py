@@ -1,8 +1,10 @@
-"""Many runs of a mechanism or a pipeline, in batches."""
+"""Many runs of a mechanism or a pipeline, in batches, and what comes out of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,27 +28,156 @@ from dpgap.pipelines import paper
 from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.best import estimates_after_above, estimates_after_top_k
 from dpgap.pipelines.routes import JointRoute, PaperRoute, RankedRoute
-from dpgap.simulation.floats import (
-    AboveRuns,
-    HistogramRuns,
-    HybridRuns,
-    JointRuns,
-    MeasuredRuns,
-    ProgramRuns,
-    Rng,
-    RoutedRuns,
-    TopKRuns,
-    draw,
-    draw_shells,
-)
 from dpgap.simulation.selections import (
     LikelyClasses,
     Ranked,
+    Rng,
     arrays_only,
     best_runs,
+    draw,
+    draw_shells,
     select_sets,
     sift_runs,
 )
+
+# --------------------------------------------------------------------------------------------------
+# What many simulated runs look like: arrays, one row a run, or one entry an answer found.
+#
+# They hold what a release would have shown, in the same units. Simulations know the private
+# answers, so nothing here is private and nothing here may be published about real people.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runs:
+    """Results of some runs, which can be joined with those of others."""
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """All runs of all parts, in order."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(*(_join([getattr(part, each.name) for part in parts]) for each in fields(cls)))
+
+
+def _join(values: list[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, Runs):
+        return type(first).joined(values)
+    return list(chain(*values)) if isinstance(first, list) else np.concatenate(values)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WinnerRuns(Runs):
+    """Runs that have k winners each: their `indices`, one row a run."""
+
+    indices: Integers
+
+    def sums(self, values: Floats) -> Floats:
+        """The sum over each run of values that have one entry a winner."""
+        sums: Floats = values.sum(axis=1)
+        return sums
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopKRuns(WinnerRuns):
+    """Runs of a Noisy Top-K: `indices` and `gaps` as released, one row a run."""
+
+    gaps: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JointRuns(WinnerRuns):
+    """Runs of a Joint Top-K: `indices` of the set, one row a run, and its lead in each run."""
+
+    leads: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HistogramRuns(Runs):
+    """Runs of a noisy histogram: all its noisy `values`, one row a run."""
+
+    values: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoutedRuns(TopKRuns):
+    """Runs of the best method, each on its route: a number in the pipeline's `routes`.
+
+    Gaps are not a number where a set was chosen, and its lead is none where winners were ranked.
+    """
+
+    leads: Floats
+    routes: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoundRuns(Runs):
+    """Runs that find as many answers as there are.
+
+    One entry an answer found, run by run: `indices` and `gaps` are as released, and `run` says
+    which run it belongs to. One entry a run: `found` answers, and the ε that was `spent` (as a
+    float).
+    """
+
+    indices: Integers
+    gaps: Floats
+    found: Integers
+    spent: Floats
+
+    @property
+    def run(self) -> Integers:
+        """The run that each answer was found in."""
+        return np.repeat(np.arange(self.found.size), self.found)
+
+    def sums(self, values: Floats | Integers) -> Floats:
+        """The sum over each run of values that have one entry an answer found."""
+        totals = np.zeros(self.found.size)
+        some = np.flatnonzero(self.found)
+        if some.size:
+            starts = self.found.cumsum() - self.found
+            totals[some] = np.add.reduceat(values, starts[some], dtype=np.float64)
+        return totals
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HybridRuns(FoundRuns):
+    """Runs of a Hybrid Top-K: the answers of each run come best first."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AboveRuns(FoundRuns):
+    """Runs of a Sparse Vector: the answers of each run come in the order asked.
+
+    One entry an answer found more: `branch_of`, as released. One entry a run more: the `used`
+    units of budget (exact), and the `processed` answers looked at.
+    """
+
+    branch_of: Integers
+    used: Integers
+    processed: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredRuns(Runs):
+    """Runs of a pipeline: what was selected, and for each selected answer what came of it.
+
+    `measurements`, `estimates`, their `variances` as released and the `truth` have the shape of
+    `selected.indices`.
+    """
+
+    selected: TopKRuns | JointRuns | AboveRuns
+    measurements: Floats
+    estimates: Floats
+    truth: Floats
+    variances: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProgramRuns(Runs):
+    """Runs of any other mechanism: what its program said in each of them."""
+
+    outputs: list[Any]
+
 
 # --------------------------------------------------------------------------------------------------
 # Mechanisms of others: any program that `run`s on answers and noise, on float noise.
@@ -416,10 +547,9 @@ def measure(
     The measurement's grid is `finer` than the selection's, unless said as a pipeline has it.
     """
     (runs, count), grid = truth.shape, Grid(measurement.grid).width
-    if isinstance(measurement, Laplace):  # exact noise takes a sixth more time
-        law = measurement.law_in_steps(count)
-        return _floats(truth + np.floor(draw(law, rng, runs, count)) - law.floor_mean, grid)
     noise = measurement.draws(count, runs, InsecureSeededBits(int(rng.integers(1 << 62))))
+    if isinstance(measurement, Laplace):
+        return _floats(truth + noise - measurement.law_in_steps(count).floor_mean, grid)
     return _floats(truth * (measurement.finer if finer is None else finer) + noise, grid)
 
 

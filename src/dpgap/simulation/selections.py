@@ -14,13 +14,65 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpgap.data.private_counts import PrivateCounts
+from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.grid import Grid
 from dpgap.exact.laws import Law, MemorylessLaw
 from dpgap.exact.reals import Floats, Integers
-from dpgap.mechanisms.joint import TOP_SET, Classes, JointTopK, log_choose
+from dpgap.exact.shells import ShellNoise
+from dpgap.mechanisms.joint import TOP_SET, Classes, JointTopK
 from dpgap.mechanisms.sparse_vector import Flags, FoundAbove, RunStates, SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
-from dpgap.simulation.floats import Rng, draw, hits
+
+# --------------------------------------------------------------------------------------------------
+# Float noise for simulation: fast, seeded, not secure, and never part of a release.
+#
+# Beside plain draws there are the two things that make simulation cheap without changing any law:
+# drawing noise *given* that it reaches a point, and finding the few hits among very many cells that
+# are each hit with the same small chance, in time that grows with the hits only.
+
+
+Rng = np.random.Generator
+
+_RARE = 1e-3
+
+
+def draw(law: Law, rng: Rng, *shape: int) -> Floats:
+    """Noise from `law`."""
+    return law.from_uniforms(rng.random((law.words, *shape)))
+
+
+def draw_shells(law: ShellNoise, rng: Rng, runs: int) -> Floats:
+    """Real coordinates whose density falls with the largest alone; one row for every run.
+
+    The largest has a gamma distribution, and the others are anywhere up to it.
+    """
+    points: Floats = rng.random((runs, law.dimension))
+    points[np.arange(runs), rng.integers(0, law.dimension, runs)] = 1
+    if law.signed:
+        points *= np.where(rng.random(points.shape) < 0.5, -1.0, 1.0)
+    points *= rng.gamma(law.dimension, float(law.scale), runs)[:, None]
+    return points
+
+
+def hits(rng: Rng, cells: int, chance: float) -> Integers:
+    """Which of `cells` independent cells, each hit with this chance, are hit; in order."""
+    if chance <= 0 or cells <= 0:
+        return np.empty(0, dtype=np.int64)
+    if chance >= 1:
+        return np.arange(cells)
+    if chance < _RARE:
+        count = int(rng.binomial(cells, chance))
+        if not count:
+            return np.empty(0, dtype=np.int64)
+        return np.sort(rng.choice(cells, count, replace=False, shuffle=False))
+    places = [np.array([-1], dtype=np.int64)]
+    while places[-1][-1] < cells:
+        left = cells - int(places[-1][-1])
+        some = int(left * chance + 6 * (left * chance) ** 0.5) + 8
+        places.append(places[-1][-1] + np.cumsum(rng.geometric(chance, some)))
+    found = np.concatenate(places[1:])
+    return found[found < cells]
+
 
 # --------------------------------------------------------------------------------------------------
 # Answers in order of size, and where the few that matter end.
@@ -232,67 +284,6 @@ def _insert(
 
 
 # --------------------------------------------------------------------------------------------------
-# Members of classes of sets for many runs at once, on floats.
-
-
-_DENSE = 4
-"""A choice of r is dense if it is of fewer than r²/this: drawing again and again would not do."""
-
-
-def draw_ranks(classes: Classes, numbers: Integers, rng: Rng) -> Integers:
-    """A uniformly drawn set of each class, as ranks from 0; one row a class."""
-    kept, low, high = classes.ranks_of(numbers)
-    lowest = _lowest(classes.k, kept, low, high, rng)
-    columns = np.arange(classes.k)
-    ranks = np.tile(columns, (numbers.size, 1))
-    between = _distinct(classes.k - kept - 1, lowest - kept - 2, rng)
-    rows, places = np.nonzero((columns >= kept[:, None]) & (columns < classes.k - 1))
-    ranks[rows, places] = between[rows, places - kept[rows]] + kept[rows] + 1
-    ranks[:, -1] = lowest - 1
-    return ranks
-
-
-def _lowest(k: int, kept: Integers, low: Integers, high: Integers, rng: Rng) -> Integers:
-    """The lowest rank of each set, from 1: by inverting C(rank − h − 1, k − h)."""
-    chosen = k - kept
-    most = _log_choose(high - kept - 1, chosen)
-    share = np.exp(_log_choose(low - kept - 2, chosen) - most)
-    aim = most + np.log(share + rng.random(kept.size) * (1 - share))
-    below, above = low - 1, high.copy()
-    while (above - below > 1).any():
-        middle = (below + above) // 2
-        is_enough = _log_choose(middle - kept - 1, chosen) >= aim
-        above = np.where(is_enough & (above - below > 1), middle, above)
-        below = np.where(is_enough, below, np.minimum(middle, above - 1))
-    return above
-
-
-def _log_choose(among: Integers, chosen: Integers) -> Floats:
-    return np.where(among < chosen, -np.inf, log_choose(among, chosen))
-
-
-def _distinct(many: Integers, limits: Integers, rng: Rng) -> Integers:
-    """In each row, so many distinct whole numbers below its limit; what follows them is filling."""
-    width = max(1, int(many.max()))
-    drawn = np.zeros((many.size, width), dtype=np.int64)
-    dense = limits < many * many // _DENSE
-    if dense.any():
-        keys = rng.random((int(dense.sum()), max(width, int(limits[dense].max()))))
-        keys[np.arange(keys.shape[1]) >= limits[dense, None]] = 2.0
-        drawn[dense] = np.argsort(keys, axis=1)[:, :width]
-    pending = np.flatnonzero(~dense & (many > 0))
-    filling = -1 - np.arange(width)
-    while pending.size:
-        some = (rng.random((pending.size, width)) * limits[pending, None]).astype(np.int64)
-        some = np.where(np.arange(width) < many[pending, None], some, filling)
-        in_order = np.sort(some, axis=1)
-        good = (in_order[:, 1:] != in_order[:, :-1]).all(axis=1)
-        drawn[pending[good]] = some[good]
-        pending = pending[~good]
-    return drawn
-
-
-# --------------------------------------------------------------------------------------------------
 # Many runs of Joint Top-K at once, on float noise.
 #
 # Exponential noise forgets: of all sets whose noisy half-margin reaches a line that is above every
@@ -303,7 +294,8 @@ def _distinct(many: Integers, limits: Integers, rng: Rng) -> Integers:
 # How many reach it is found by marks. If every set of a class reaches the line with chance p, let
 # it get a Poisson number of marks, −ln(1 − p) on average; it reaches the line if it gets any. All
 # marks together are a Poisson number too, and each falls on a class by its share and on a set of it
-# evenly. The line is put where about `_REACHING` sets reach it, or as low as it may be.
+# evenly. The line is put where about `_REACHING` sets reach it, or as low as it may be. Where the
+# top set does not win, the members of the winner are drawn by the release's own code.
 
 
 _REACHING = 40.0
@@ -377,8 +369,9 @@ def select_sets(
     lost = top <= best
     leads = np.where(lost, best - np.maximum(next_best, top), top - best)
     ranks = np.tile(np.arange(mechanism.k), (runs, 1))
-    if lost.any():
-        ranks[lost] = draw_ranks(likely.classes, likely.numbers[winners[lost]], rng)
+    bits = InsecureSeededBits(int(rng.integers(1 << 62)))
+    for run in np.flatnonzero(lost):
+        ranks[run] = likely.classes.draw_ranks(int(likely.numbers[winners[run]]), bits) - 1
     return np.sort(ranked.order[ranks], axis=1), np.floor(leads).astype(np.int64)
 
 
@@ -418,7 +411,7 @@ def _first_of_each(run: Integers, own: Integers, log_sizes: Floats, rng: Rng) ->
 #
 # About a thousand runs are taken at a time. Thresholds that come in order of size make it fastest:
 # runs side by side then agree on which answers are near. Near answers are drawn in the order of the
-# stream, as many at a time as a run needs, until every run has stopped. Of all others only those
+# stream, some at a time, until every run has stopped. Of all others only those
 # that clear a branch are looked at. What comes out is what a release shows: floors on the grid,
 # against a floored threshold. How runs pay for answers, and when they stop, is the release's own
 # code.
@@ -427,8 +420,6 @@ def _first_of_each(run: Integers, own: Integers, log_sizes: Floats, rng: Rng) ->
 Branches = NDArray[np.int8]
 
 _RUNS_AT_ONCE = 1_250
-_FEWEST_RUNS = 16
-_FEW_FAR = 64
 _CELLS_AT_ONCE = 1 << 17
 _COST_OF_A_FAR_HIT = 400.0
 """In draws."""
@@ -478,7 +469,8 @@ class _Stream(NamedTuple):
         thresholds = self.states.thresholds[runs]
         far = self._far(thresholds, border)
         near = np.sort(self.ranked.order[:border])
-        return FoundAbove.joined(list(self._divide(runs.start, thresholds.size, near, far)))
+        every = np.arange(runs.start, runs.start + thresholds.size)
+        return FoundAbove.joined(list(self._sift(every, near, far)))
 
     def _far(self, thresholds: Floats, border: int) -> FoundAbove:
         """Answers from `border` on that clear a branch; dearer branches first."""
@@ -491,25 +483,11 @@ class _Stream(NamedTuple):
             parts.append(FoundAbove(runs, found, branches, values - thresholds[runs]))
         return FoundAbove(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def _divide(
-        self, first: int, runs: int, near: Integers, far: FoundAbove
-    ) -> Iterator[FoundAbove]:
-        """As many runs together as have few far answers between them."""
-        if far.runs.size > near.size + _FEW_FAR and runs > _FEWEST_RUNS:
-            half = runs // 2
-            for start, size in ((0, half), (half, runs - half)):
-                own = (far.runs >= start) & (far.runs < start + size)
-                part = FoundAbove(*(each[own] for each in far))
-                part.runs[:] -= start
-                yield from self._divide(first + start, size, near, part)
-            return
-        yield from self._sift(np.arange(first, first + runs), near, far)
-
     def _sift(self, runs: Integers, near: Integers, far: FoundAbove) -> Iterator[FoundAbove]:
         asked = np.union1d(near, far.indices) if far.runs.size else near
         first, at = int(runs[0]), 0
         while at < asked.size and runs.size:
-            size = self._chunk(self.ranked.answers[asked[at:]], runs)
+            size = max(1, _CELLS_AT_ONCE // runs.size)
             some = asked[at : at + size]
             at += size
             thresholds = self.states.thresholds[runs]
@@ -518,16 +496,6 @@ class _Stream(NamedTuple):
                 _put(far, runs - first, some, np.isin(some, near), branches, gaps)
             yield self.states.judge(runs, some, branches, gaps)
             runs = runs[self.states.going(runs)]
-
-    def _chunk(self, answers: Integers, runs: Integers) -> int:
-        """About as many answers as a run needs before it stops, were there no noise."""
-        most = max(1, _CELLS_AT_ONCE // runs.size)
-        over = answers[:most] - self.states.thresholds[runs].max()
-        units = np.zeros(over.size, dtype=np.int64)
-        for way in reversed(self.program.ways):
-            units[over >= float(way.margin)] = way.units
-        left = self.program.limits[0] - int(self.states.used[runs].min())
-        return min(most, int(np.searchsorted(units.cumsum(), left, side="right")) + 2)
 
 
 def _clear(
