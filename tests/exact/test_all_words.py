@@ -207,7 +207,8 @@ def test_a_sparse_vector_says_what_its_program_says_on_all_words(noise, width, m
     program, answers = dpgap.SparseVector(2, 1, 30, noise=noise).in_steps(), [1, 3]
     words = _all_words(width, 3)[0]
     with np.errstate(all="ignore"):
-        bits = _Words(words[:, 0], words[:, 1:])
+        batches = np.split(words, max(1, len(words) >> 15))  # as many runs as `sift` makes at once
+        bits = _Words(*(part for rows in batches for part in (rows[:, 0], rows[:, 1:])))
         said = sift(program, np.array(answers), len(words), bits)
     found = zip(said.indices, said.branches, said.gaps, strict=True)
     of_run = dict(zip(said.runs.tolist(), (tuple(map(int, each)) for each in found), strict=True))
