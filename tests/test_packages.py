@@ -115,7 +115,9 @@ def test_the_wheel_has_every_file_of_the_package_and_no_other(
 def test_nothing_foreign_is_in_the_source_distribution(packages: tuple[Path, Path]) -> None:
     with tarfile.open(packages[0]) as sdist:
         names = [member.name.partition("/")[2] for member in sdist.getmembers() if member.isfile()]
-    known = set(".py .md .toml .json .svg .png .css .js .html .sql .mplstyle .txt .typed".split())
+    known = set(
+        ".py .md .toml .json .svg .png .css .js .html .jinja .sql .mplstyle .txt .typed".split()
+    )
     plain = {"LICENSE", "Makefile", "PKG-INFO", "CITATION.cff", ".gitignore", "py.typed"}
     plain |= {"layout-1.db", "layout-2.db", "layout-2-released.db"}  # old ledgers, for tests
     strange = {name for name in names if Path(name).suffix not in known}

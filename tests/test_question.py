@@ -22,6 +22,7 @@ from dpgap.question import (
     Neighbours,
     OfAll,
     Question,
+    Reading,
     TopK,
     held_fields,
     help_of,
@@ -56,7 +57,7 @@ def test_a_keyword_is_where_it_can_be_stated(name: str) -> None:
         stated_before = name in OF_A_SESSION - {"item"}
         assert (name in _parameters(in_a_session)) == (is_there and not stated_before)
         assert (name in {each.name for each in COMMANDS[command].params}) == is_there
-    is_of_a_topic = name in COUNTING and name not in ("unit", "neighbours")
+    is_of_a_topic = name in COUNTING and name not in ("unit", *hints_of(Reading))
     assert (name in _OF_A_TOPIC) == is_of_a_topic
 
 

@@ -43,6 +43,11 @@ def test_a_raised_total_can_be_spent(account: LedgerAccount, steward: Steward) -
     assert account.ledger.verify() == []
 
 
+def test_what_somebody_notes_in_an_entry_is_in_no_other(steward: Steward) -> None:
+    steward.raise_to(2, reason="more").extra["note"] = "mine"
+    assert steward.raise_to(3, reason="more").extra == {}
+
+
 def test_a_lowered_total_cannot_be_spent_and_never_falls_below_what_is_gone(
     account: LedgerAccount, steward: Steward
 ) -> None:

@@ -1,6 +1,5 @@
 """The noisy histogram: what it promises, what it refuses, and the line that hides single units."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -17,20 +16,11 @@ from law_tests import LEVEL
 from seams import FailingBits, SpyAccount, WatchedBits, bits_are
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
-class CountsWithReach(CountsInMemory):
-    """Counts that know how many items a unit can touch, and whether items are the present ones."""
-
-    reach: int | None = 1
-    unknown: bool = False
-
-
-def _counts(counts: list[int], size: int = 0, **facts: Any) -> CountsWithReach:
+def _counts(counts: list[int], size: int = 0, **facts: Any) -> CountsInMemory:
     present = np.array(counts, dtype=np.int64)
     domain = range(max(size, present.size))
-    return CountsWithReach(
-        domain, np.arange(present.size), present, Fraction(1), monotonic=True, **facts
-    )
+    facts = {"sensitivity": Fraction(1), "monotonic": True, "reach": 1, **facts}
+    return CountsInMemory(domain, np.arange(present.size), present, **facts)
 
 
 def _origin(neighbours: Neighbours) -> Question:

@@ -174,3 +174,20 @@ def test_lists_that_python_takes_for_equal_are_counted_apart() -> None:
     release = session.top_k("is_new", domain=[True, False], k=1, epsilon=500)
     assert release.labels == (False,)
     assert release.labels[0] is False
+
+
+def test_counts_of_items_are_refused_where_a_question_is_about_the_whole_table() -> None:
+    made = dpgap.counts(SOLD, unit="row", item="what", domain=ITEMS)
+    session = dpgap.Session(made, epsilon=9)
+    with pytest.raises(TypeError, match="table must be the table itself"):
+        session.count(epsilon=1)
+    with pytest.raises(TypeError, match="table must be the table itself"):
+        session.total("paid", at_most=5, epsilon=1)
+    assert session.spent == 0
+
+
+def test_a_question_takes_a_limit_of_the_session_back() -> None:
+    session = dpgap.Session(SOLD, unit="who", epsilon=9, max_items=1)
+    ask: dict[str, Any] = {"domain": ITEMS, "k": 1, "epsilon": 1}
+    assert session.top_k("what", **ask).question.max_items == 1
+    assert session.top_k("what", **ask, max_items=None).question.max_items is None

@@ -1,7 +1,6 @@
 """Simulation where it is easily wrong or slow: ties, large numbers, large ε, others' mechanisms."""
 
 import tracemalloc
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -174,7 +173,7 @@ class _OwnSelection(dpgap.MeasuredTopK):
 
     def __init__(self, *args, **facts):
         dpgap.MeasuredTopK.__init__(self, *args, **facts)
-        object.__setattr__(self, "route", replace(self.route, selection=_Fixed(1, 1)))
+        object.__setattr__(self, "selection", _Fixed(1, 1))
 
 
 @pytest.mark.parametrize(

@@ -389,8 +389,8 @@ def opening(
     return replace(blank, **author._asdict(), bound=bound, extra=extra or {}).sealed()
 
 
-_UNSTATED = dict[str, Any](reservation=None, charge=NOTHING, purpose="", key=None, extra={})
-"""What an entry says of itself if nothing is stated."""
+_UNSTATED = dict[str, Any](reservation=None, charge=NOTHING, purpose="", key=None)
+"""What an entry says of itself if nothing is stated; its `extra` is a dictionary of its own."""
 
 
 def following(balance: Balance, kind: str, author: Author, *ended: Entry, **stated: Any) -> Entry:
@@ -407,7 +407,7 @@ def following(balance: Balance, kind: str, author: Author, *ended: Entry, **stat
         previous=last.hash,
         person_spent=NOTHING if mine is None else mine.person_spent,
         allowance=None if mine is None else mine.allowance,
-        **_UNSTATED | author._asdict() | stated,
+        **_UNSTATED | {"extra": {}} | author._asdict() | stated,
     )
     return replace(asked, **_KINDS[kind].rule(balance, asked, *ended)).sealed()
 

@@ -365,11 +365,11 @@ _DATE = re.compile(
 )
 """Text that people take for a date."""
 _DAY_OF_A_FORM = re.compile(
-    rf"({'|'.join('[^0-9a-z]{0,3}'.join(parts) for parts in permutations(_PARTS_OF_DAY))})"
+    rf"({'|'.join('[^0-9a-z]{1,3}'.join(parts) for parts in permutations(_PARTS_OF_DAY))})"
     "([^0-9].*)?",
     re.IGNORECASE | re.DOTALL,
 )
-"""Text in most forms that `day` takes: year, month and day in any order, with any signs between."""
+"""Text in most forms that `day` takes: year, month and day in any order, with signs between."""
 _EXACT = Context(prec=400)
 COMPARE = {
     "=": operator.eq,

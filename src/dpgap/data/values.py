@@ -246,7 +246,10 @@ def arrow_texts(column: Any) -> "pyarrow.Array | pyarrow.ChunkedArray":
     pure = _pure_text(column)
     if pure is not None:
         return pure
-    return pyarrow.array(coded_texts(column)).cast(pyarrow.large_string())
+    codes, texts = _texts(column)
+    told = pyarrow.array(codes, mask=codes < 0)
+    known = pyarrow.array(texts, pyarrow.large_string())  # offsets of 64 bits: texts may be many
+    return pyarrow.DictionaryArray.from_arrays(told, known).dictionary_decode()
 
 
 def is_number(kind: Any) -> bool:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar, get_origin, get_type_hints
 
 from dpgap.exact.parameters import positive_rational, rational
-from dpgap.question import COUNTING, KEYWORDS, Whose, read_counting
+from dpgap.question import COUNTING, KEYWORDS, Reading, Whose, read_counting
 
 # --------------------------------------------------------------------------------------------------
 # Where in a TOML file a key stands, so that a fault can name its line.
@@ -208,7 +208,7 @@ _LARGEST = 4 << 20
 _SHOWN = 50
 _PASSWORD = re.compile("://[^/@]*:[^/@]+@")
 
-_OF_A_TABLE = tuple(name for name in Whose.__annotations__ if name != "item")
+_OF_A_TABLE = (*Whose.__annotations__, *Reading.__annotations__)
 """The keywords that a data set states for all its topics."""
 _OF_A_TOPIC = tuple(name for name in COUNTING if name not in _OF_A_TABLE)
 """The keywords that a topic may state; `read_counting` and `dpgap.counts` check them."""

@@ -19,7 +19,7 @@ from dpgap.budget.account import Account, InMemoryBudget, granted
 from dpgap.data.counts import Table, counts
 from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.parameters import Rational, readable
-from dpgap.pipelines.tables import Answer, Counted, answer
+from dpgap.pipelines.tables import Answer, Counted, answer, refuse_counts_of_all
 from dpgap.question import (
     Above,
     Amounts,
@@ -212,9 +212,10 @@ class Session:
         stated = {**named, **asked, **self._facts}
         wanted, counting = read_wanted(kind, stated), stated_counting(stated)
         table: Any = self._table
+        refuse_counts_of_all(wanted, table)
         if not wanted.is_of_all:
-            if self._max_items is not None:
-                counting.setdefault("max_items", self._max_items)
+            if self._max_items is not None and "max_items" not in asked:
+                counting["max_items"] = self._max_items
             table = self._count(counting)
         release = answer(wanted, table, self._account, stated.get("fresh", False), counting)
         self.releases += (release,)

@@ -390,6 +390,15 @@ def total(table: Table, *, sum: str, at_most: Rational, **asked: Unpack[TableTot
     return cast(Total, ask("total", TableTotal, table, asked, sum=sum, at_most=at_most))
 
 
+def refuse_counts_of_all(wanted: Question, table: Any) -> None:
+    """Refuse counts of items where a question is about all of a table."""
+    if isinstance(table, Counted) and wanted.is_of_all:
+        raise TypeError(
+            "table must be the table itself: counts of items do not tell how many units, nor "
+            "what they add up to"
+        )
+
+
 def ask(
     kind: str, options: Any, table: AnyTable, asked: Mapping[str, Any], **named: Any
 ) -> Answer | Total:
@@ -397,11 +406,7 @@ def ask(
     require_options(kind, asked, options)
     stated = {**named, **asked}
     wanted, counting = read_wanted(kind, stated), stated_counting(stated)
-    if isinstance(table, Counted) and wanted.is_of_all:
-        raise TypeError(
-            "table must be the table itself: counts of items do not tell how many units, nor "
-            "what they add up to"
-        )
+    refuse_counts_of_all(wanted, table)
     if isinstance(table, Counted) and counting:
         raise TypeError(
             f"{', '.join(counting)} must be left out: it was stated when these were counted"
