@@ -77,6 +77,10 @@ class Kept:
         delattr(kind, slot)
 
 
+def _refuse_text(*_: object) -> NoReturn:
+    raise BadProgram("the program makes text of an unknown: a proof knows no digits of it")
+
+
 class Affine:
     """A constant and a multiple of each unknown; programs may compute with it, and no more."""
 
@@ -130,7 +134,7 @@ class Affine:
         if isinstance(other, Affine):
             if terms_of(other) and terms_of(self):
                 raise BadProgram(
-                    f"the program multiplies two unknowns, ({self}) and ({other}): "
+                    f"the program multiplies two unknowns, ({shown(self)}) and ({shown(other)}): "
                     "only sums and multiples by known numbers can be proved"
                 )
             return other * constant_of(self) if not terms_of(self) else self * constant_of(other)
@@ -143,7 +147,7 @@ class Affine:
     def __truediv__(self, other: Any) -> "Affine":
         if isinstance(other, Affine):
             if terms_of(other):
-                raise BadProgram(f"the program divides by an unknown, ({other})")
+                raise BadProgram(f"the program divides by an unknown, ({shown(other)})")
             other = constant_of(other)
         return self * (1 / Fraction(exact(other)))
 
@@ -186,14 +190,7 @@ class Affine:
     __float__ = __int__ = __round__ = __floor__ = __ceil__ = __trunc__ = _refuse
     __pow__ = __rpow__ = __mod__ = __floordiv__ = __index__ = _refuse
 
-    def __repr__(self) -> str:
-        words = ""
-        for unknown, by in [*terms_of(self).items(), ("", constant_of(self))]:
-            name = noise_name(unknown) if isinstance(unknown, int) else unknown
-            size = "" if abs(by) == 1 and name else f"{abs(by)}{'·' if name else ''}"
-            words += f" {'-' if by < 0 else '+'} {size}{name}" if by else ""
-        sign = "-" if words.startswith(" -") else ""
-        return sign + words[3:] or "0"
+    __repr__ = __str__ = __format__ = _refuse_text
 
 
 _TERMS, _CONSTANT, _PATH = (Kept(Affine, slot) for slot in ("terms", "constant", "path"))
@@ -208,6 +205,21 @@ def affine(path: Any, terms: Mapping[Unknown, Exact], constant: Exact = 0) -> Af
     _CONSTANT.put(made, constant)
     _PATH.put(made, path)
     return made
+
+
+def shown(value: Any) -> str:
+    """A number, or what holds some, in a message: programs cannot read it."""
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(shown, value))})"
+    if not isinstance(value, Affine):
+        return repr(value)
+    words = ""
+    for unknown, by in [*terms_of(value).items(), ("", constant_of(value))]:
+        name = noise_name(unknown) if isinstance(unknown, int) else unknown
+        size = "" if abs(by) == 1 and name else f"{abs(by)}{'·' if name else ''}"
+        words += f" {'-' if by < 0 else '+'} {size}{name}" if by else ""
+    sign = "-" if words.startswith(" -") else ""
+    return sign + words[3:] or "0"
 
 
 def draws_of(number: Any) -> set[int]:
@@ -273,6 +285,8 @@ class Condition:
 
     def __ne__(self, other: object) -> bool:
         return bool(self) != other
+
+    __repr__ = __str__ = __format__ = _refuse_text
 
 
 _FORM, _EXPECTED = (Kept(Condition, slot) for slot in ("form", "expected"))

@@ -51,9 +51,12 @@ def require_no_memory(mechanism: Any, methods: tuple[str, ...]) -> None:
 
 def own_names(mechanism: Any) -> list[str]:
     """The names of what a mechanism holds itself."""
-    if is_dataclass(mechanism):
-        return [each.name for each in fields(mechanism)]
-    return list(getattr(mechanism, "__dict__", ()))
+    own = {each.name for each in fields(mechanism)} if is_dataclass(mechanism) else set()
+    for base in type(mechanism).__mro__:
+        own |= {name for name, each in vars(base).items() if isinstance(each, MemberDescriptorType)}
+    return [
+        name for name in own | {*getattr(mechanism, "__dict__", ())} if hasattr(mechanism, name)
+    ]
 
 
 def _require_method(kind: type, name: str, seen: set[Any]) -> None:
@@ -80,7 +83,7 @@ def _is_fixed(value: Any, seen: set[Any]) -> bool:
     if functions:
         for function in functions:
             _require_function(function, seen)
-        return True
+        return _is_fixed(getattr(value, "__self__", None), seen)
     if isinstance(value, tuple | frozenset):
         return all(_is_fixed(each, seen) for each in value)
     if isinstance(value, type):  # nothing in the class can change; what it makes is new each time
@@ -94,7 +97,9 @@ def _is_fixed(value: Any, seen: set[Any]) -> bool:
         return all(_is_fixed(getattr(value, name), seen) for name in own_names(value))
     if isinstance(value, BuiltinFunctionType):
         return value.__module__ in _MODULES
-    return isinstance(value, _NUMBERS) or _is_trusted(type(value))
+    if isinstance(value, _NUMBERS):
+        return True
+    return _is_trusted(type(value)) and _is_fixed(getattr(value, "__self__", None), seen)
 
 
 def _members(bases: Sequence[type]) -> Iterator[Any]:
