@@ -9,6 +9,7 @@ Noise is named by the number of its draw, everything else by a word.
 """
 
 import dis
+import itertools
 import math
 import signal
 import sys
@@ -368,7 +369,25 @@ def names(code: CodeType, *kinds: str) -> list[str]:
     return [str(each.argval) for each in loads if each.opname.endswith(kinds)]
 
 
-_TOOLS = {"gc", "sys", "inspect", "ctypes", "importlib", "builtins", "types", "pickle"}
+def peeking(code: CodeType) -> set[str]:
+    """How code could tell a number from what stands for it: by class, by identity or by trying."""
+    found = {_PEEKING[each.opname] for each in steps(code) if each.opname in _PEEKING}
+    for before, each in itertools.pairwise(steps(code)):
+        known = before.opname == "LOAD_CONST" and before.argval in (None, ...)
+        if each.opname == "IS_OP" and (each.is_jump_target or not known):
+            found.add("is")
+    return found
+
+
+_PEEKING = {"PUSH_EXC_INFO": "try", "MATCH_CLASS": "match"}
+_SEEING = {
+    *("isinstance", "issubclass", "type", "hasattr", "callable", "id", "is_", "is_not"),
+    *("random", "default_rng"),
+}
+_TOOLS = {
+    *("gc", "sys", "inspect", "ctypes", "importlib", "builtins", "types", "pickle"),
+    *("random", "secrets", "time", "datetime", "os"),
+}
 _REACHING = {
     *("eval", "exec", "compile", "globals", "locals", "vars", "__import__", "breakpoint"),
     *("getattr", "setattr", "delattr"),
@@ -395,7 +414,8 @@ def require_open(*parts: Any) -> None:
                 waiting += [getattr(value, each, value) for each in ("__func__", "fget")]
         elif isinstance(part, FunctionType) and part.__name__ != "__init__":  # it ran before
             code, used = part.__code__, {*names(part.__code__, "GLOBAL")}
-            asked = {each for each in names(code, "ATTR", "METHOD") if each.startswith(_HIDDEN)}
+            attributes = {*names(code, "ATTR", "METHOD")}
+            asked = {each for each in attributes if each.startswith(_HIDDEN)}
             tools = {
                 each.__name__
                 for each in map(part.__globals__.get, used)
@@ -404,6 +424,8 @@ def require_open(*parts: Any) -> None:
             tools |= {str(each.argval) for each in steps(code) if each.opname == "IMPORT_NAME"}
             wrong = (asked - _PLAIN) | (used & _REACHING) | (tools & _TOOLS)
             wrong |= {name for name in tools if name.startswith("dpgap.proof")}
+            if module not in sys.stdlib_module_names:
+                wrong |= peeking(code) | ((used | attributes) & _SEEING)
             if wrong:
                 raise BadProgram(
                     f"{part.__qualname__} uses {min(wrong)!r}: a program computes only"

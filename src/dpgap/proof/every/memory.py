@@ -16,14 +16,13 @@ from itertools import combinations
 from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
-from dpgap.proof.checker.numbers import Violation, names, steps
+from dpgap.proof.checker.numbers import Violation, names, peeking, steps
 
 _STORES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME")
-_PEEKING = {"PUSH_EXC_INFO", "MATCH_CLASS"}
 _REFUSED = {
     *("setattr", "delattr", "vars", "globals", "locals", "exec", "eval", "open", "input"),
     *("__import__", "id", "hash", "breakpoint", "memoryview", "getattr"),
-    *("isinstance", "type", "hasattr", "repr", "str", "callable", "dir"),
+    *("isinstance", "issubclass", "type", "hasattr", "repr", "str", "format", "callable", "dir"),
 }
 """What could keep something elsewhere, or see that a program is being proved."""
 _MODULES = {"math", "operator", "fractions"}
@@ -146,10 +145,9 @@ def _require_function(function: FunctionType, seen: set[Any]) -> None:
 
 def peeks(code: CodeType) -> bool:
     """Whether code could tell numbers from what stands for them: by their class, or by trying."""
-    used = {each.opname for each in steps(code)}
     asked = {name for name in names(code, "ATTR", "METHOD") if name.startswith("__")}
-    formats = any(name.startswith("FORMAT_") for name in used)
-    return formats or bool(used & _PEEKING) or not asked <= {"__getitem__"}
+    formats = any(each.opname.startswith("FORMAT_") for each in steps(code))
+    return formats or bool(peeking(code)) or not asked <= {"__getitem__"}
 
 
 def _remembers(message: str) -> Violation:
