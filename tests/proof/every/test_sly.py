@@ -319,9 +319,10 @@ class AlignsByTheNumberOfCalls(Stepwise):
     epsilon, capacity, unit = Fraction(1, 10), 1, Fraction(1, 20)
     shared_law = LaplaceNoise(Fraction(1000))
     law = LaplaceNoise(Fraction(100))
+    calls = []  # noqa: RUF012
 
     def __init__(self):
-        self.calls = []
+        self.calls.clear()
 
     def rise(self, before, after):
         return 0
@@ -343,15 +344,6 @@ class AlignsByTheNumberOfCalls(Stepwise):
     def align_step(self, used, move, outcome):
         self.calls.append(outcome)
         return [{15: -1, 25: 1}.get(len(self.calls), 0)], used + 1
-
-
-class AlignsByTheNumberOfAll(AlignsByTheNumberOfCalls):
-    """The same, where the count is in its class."""
-
-    calls = []  # noqa: RUF012
-
-    def __init__(self):
-        self.calls.clear()
 
 
 class AlignLeavesSomethingBehind(Above):
@@ -386,8 +378,8 @@ class RemembersInABoundMethod(Above):
         self.add = _Log().add
 
     def step(self, used, answer, shared, noise):
-        outcome, then = Above.step(self, used, answer, shared, noise)
-        return (outcome if self.add(1) < 10_000 else answer), then
+        above = bool(answer + noise.draw(self.law) >= shared)
+        return (above if self.add(1) < 10_000 else answer), used + above
 
 
 class RemembersInAMethodOfAList(RemembersInABoundMethod):
@@ -410,8 +402,8 @@ class RemembersInASlot(Above):
 
     def step(self, used, answer, shared, noise):
         self.seen.append(1)
-        outcome, then = Above.step(self, used, answer, shared, noise)
-        return (outcome if len(self.seen) < 10_000 else answer), then
+        above = bool(answer + noise.draw(self.law) >= shared)
+        return (above if len(self.seen) < 10_000 else answer), used + above
 
 
 class SharesWholeNumbers(Above):
@@ -455,7 +447,7 @@ class SumsUpFive(Above):
 
 STREAMS = [
     *(BlocksOfTen, BlocksOfAHelper, CountsAndForgets, SumsUpFive, SaysItByIdentity),
-    *(AlignsByTheNumberOfCalls, AlignsByTheNumberOfAll, AlignLeavesSomethingBehind),
+    *(AlignsByTheNumberOfCalls, AlignLeavesSomethingBehind),
     *(RemembersInABoundMethod, RemembersInAMethodOfAList, RemembersInASlot),
     *(SharesWholeNumbers, SharesForNothing),
     RemembersInADefault,
