@@ -5,12 +5,18 @@ Each gives its answer away, or most of it. Each got through once, or would witho
 
 import dis
 import gc
+import json
+import operator
+import random
 import sys
+import time
+from decimal import Decimal
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
-from dpgap.exact.laws import GeometricNoise
+from dpgap.exact.laws import GeometricNoise, StaircaseNoise
 from dpgap.proof import BadProgram, ExponentialNoise, LaplaceNoise, Stepwise, prove, prove_every
 from dpgap.proof.checker.numbers import Stop
 
@@ -569,6 +575,96 @@ def test_what_hides_an_answer_elsewhere_is_refused(program, why):
         prove(program, 1)
 
 
+def _draws(law):
+    def run(self, answers, noise):
+        return answers[0] + noise.draw(law)
+
+    return type("Draws", (OfNegativeScale,), {"run": run, "epsilon": 1})()
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        LaplaceNoise(np.float64(-1)),
+        LaplaceNoise(np.float32(-1)),
+        LaplaceNoise(Decimal(-1)),
+        LaplaceNoise(np.float64(np.inf)),
+        StaircaseNoise(Fraction(1), Fraction(-1), Fraction(1, 2)),
+        StaircaseNoise(Fraction(1), Fraction(1), Fraction(5)),
+    ],
+    ids=str,
+)
+def test_noise_of_impossible_size_is_refused(law):
+    with pytest.raises(BadProgram, match=r"scale above 0|step above 0|computes with inf"):
+        prove(_draws(law), 1)
+
+
+def _matches(answers):
+    match answers[0] > 5:
+        case True:
+            return 1
+    return 0
+
+
+def _matches_a_class(answers):
+    match answers[0]:
+        case int():
+            return answers[0]
+    return 0
+
+
+def _tries(answers):
+    try:
+        return round(answers[0])
+    except Exception:  # an unknown is not rounded
+        return 0
+
+
+PEEKS = [
+    (lambda answers: (answers[0] > 5) is True, "'is'"),
+    (lambda answers: True is (answers[0] > 5), "'is'"),
+    (lambda answers: (answers[0] > 5) is (True if answers else None), "'is'"),
+    (lambda answers: answers[0] is answers[1], "'is'"),
+    (lambda answers: operator.is_(answers[0] > 5, True), "'is_'"),
+    (_matches, "'is'"),
+    (_matches_a_class, "'match'"),
+    (_tries, "'try'"),
+    (lambda answers: isinstance(answers[0], int | float) and answers[0], "'isinstance'"),
+    (lambda answers: type(answers[0]) == int and answers[0], "'type'"),  # noqa: E721
+    (lambda answers: hasattr(answers[0], "is_integer") and answers[0], "'hasattr'"),
+    (lambda answers: len({id(each) for each in answers}), "'id'"),
+    (lambda answers: answers[0] if random.random() < 1e-4 else 0, "'random'"),
+    (lambda answers: answers[0] if time.time() < 0 else 0, "'time'"),
+    (lambda answers: len(str(answers[0])), "text of an unknown"),
+    (lambda answers: len(f"{answers[0]}"), "text of an unknown"),
+    (lambda answers: "%s" % answers[0] < "3", "text of an unknown"),  # noqa: UP031
+    (lambda answers: len(repr(answers)), "text of an unknown"),
+    (lambda answers: str(answers[0] > 5) == "True", "text of an unknown"),
+    (lambda answers: len(json.dumps(answers[0], default=str)), "text of an unknown"),
+]
+
+
+@pytest.mark.parametrize(("look", "why"), PEEKS)
+def test_a_program_cannot_tell_an_unknown_from_a_number(look, why):
+    def run(self, answers, noise):
+        noise.draw(LaplaceNoise(Fraction(100)))
+        return look(answers)
+
+    with pytest.raises(BadProgram, match=why):
+        prove(type("Looks", (Raw,), {"run": run})(), 2)
+
+
+def test_a_program_may_ask_whether_there_is_something_and_make_text_of_what_it_knows():
+    class Names(OfNegativeScale):
+        epsilon, title = 1, None
+
+        def run(self, answers, noise):
+            named = "sum" if self.title is None else self.title
+            return f"{named} of {len(answers)}", answers[0] + noise.draw(LaplaceNoise(Fraction(1)))
+
+    assert prove(Names(), 1).verdict == "PROVED"
+
+
 class HalvesTheAnswer:
     """Noise in whole steps beside half an answer: the fraction tells whether the answer is even."""
 
@@ -602,9 +698,25 @@ def test_a_shift_by_half_a_step_is_refused_where_noise_is_on_a_grid(program):
     proof = prove(program(), 1, ties=True)
     assert (proof.verdict, proof.condition, proof.counterexample) == ("REFUTED", "grid", None)
     assert "Shift by whole steps" in str(proof)
-    finer = program()
-    finer.grid = Fraction(1, 2)  # half a step of whole numbers is a step there
-    assert (prove(finer, 1, ties=True).verdict == "PROVED") is (program is RaisesByHalfAStep)
+
+
+class DrawsCoarserThanItsGrid(HalvesTheAnswer):
+    """On a grid of quarters, beside whole noise: the fraction tells the answer's own."""
+
+    epsilon, grid = 1, Fraction(1, 4)
+
+    def run(self, answers, noise):
+        return answers[0] + noise.draw(self.law)
+
+    def align(self, answers, neighbour, noise, output):
+        return [answers[0] - neighbour[0]]
+
+
+def test_whole_noise_is_refused_on_a_finer_grid():
+    with pytest.raises(BadProgram, match="draws whole numbers"):
+        prove(DrawsCoarserThanItsGrid(), 1, ties=True)
+    floored = type("Floored", (DrawsCoarserThanItsGrid,), {"law": LaplaceNoise(Fraction(2))})
+    assert prove(floored(), 1, ties=True).verdict == "PROVED"
 
 
 def test_a_shift_by_half_of_real_noise_is_proved():

@@ -9,6 +9,7 @@ import pytest
 from sound_streams import Above
 
 import dpgap
+from dpgap.exact.laws import GeometricNoise
 from dpgap.proof import BadProgram, LaplaceNoise, Stepwise, Violation, prove_every
 from dpgap.proof.every.few_answers import prove_measurement, prove_ranking
 from dpgap.proof.every.steps import prove_known_stream, prove_stream
@@ -263,7 +264,192 @@ class EarnsUnits(Above):
         return used <= self.capacity
 
 
+class BlocksOfTen(Above):
+    """Every ten answers it forgets the units that are used: where it is stands in an iterator."""
+
+    blocks = ((False,) * 9 + (True,)) * 100
+
+    def run(self, answers, noise):
+        shared = noise.draw(self.shared_law)
+        used = 0
+        for answer, new in zip(answers, self.blocks, strict=False):
+            outcome, used = self.step(used, answer, shared, noise)
+            yield outcome
+            if not self.live(used):
+                return
+            if new:
+                used = 0
+
+
+class BlocksOfAHelper(BlocksOfTen):
+    """The same, where another method makes the iterator."""
+
+    def pairs(self, answers):
+        return zip(answers, self.blocks, strict=False)
+
+    def run(self, answers, noise):
+        shared = noise.draw(self.shared_law)
+        used = 0
+        for answer, new in self.pairs(answers):
+            outcome, used = self.step(used, answer, shared, noise)
+            yield outcome
+            if not self.live(used):
+                return
+            if new:
+                used = 0
+
+
+class CountsAndForgets(Above):
+    """Counts answers, and has no number at the head of a round."""
+
+    def run(self, answers, noise):
+        shared = noise.draw(self.shared_law)
+        used = 0
+        for number, answer in enumerate(answers):
+            outcome, used = self.step(used, answer, shared, noise)
+            yield answer if number > 9 else outcome
+            del number
+            if not self.live(used):
+                return
+
+
+class AlignsByTheNumberOfCalls(Stepwise):
+    """Says whether noise is below 1 or 2; `align_step` knows which call needs which shift."""
+
+    epsilon, capacity, unit = Fraction(1, 10), 1, Fraction(1, 20)
+    shared_law = LaplaceNoise(Fraction(1000))
+    law = LaplaceNoise(Fraction(100))
+    calls = []  # noqa: RUF012
+
+    def __init__(self):
+        self.calls.clear()
+
+    def rise(self, before, after):
+        return 0
+
+    def step(self, used, answer, shared, noise):
+        value = noise.draw(self.law)
+        if answer < -1:
+            return (bool(value >= 0) and bool(value < 2)), used + 1
+        if answer < 0:
+            if value < 0:
+                return False, used + 1
+            if value < 1:
+                return True, used + 1
+            return bool(value < 2), used + 1
+        if value < 0:
+            return False, used + 1
+        return bool(value < 1), used + 1
+
+    def align_step(self, used, move, outcome):
+        self.calls.append(outcome)
+        return [{15: -1, 25: 1}.get(len(self.calls), 0)], used + 1
+
+
+class AlignLeavesSomethingBehind(Above):
+    """Before its steps, `align` raises a price that `align_step` reads."""
+
+    price = 0
+
+    def align(self, answers, neighbour, noise, output):
+        yield (rise := self.rise(sum(answers), sum(neighbour)))
+        used, self.price = 0, rise
+        for before, after, outcome in zip(answers, neighbour, output, strict=False):
+            shifts, used = self.align_step(used, rise + before - after, outcome)
+            yield from shifts
+
+    def align_step(self, used, move, outcome):
+        return [move + self.price if outcome else 0], used + outcome
+
+
+class _Log:
+    def __init__(self):
+        self.seen = []
+
+    def add(self, one):
+        self.seen.append(one)
+        return len(self.seen)
+
+
+class RemembersInABoundMethod(Above):
+    """Counts in an object of which it holds a method alone."""
+
+    def __init__(self):
+        self.add = _Log().add
+
+    def step(self, used, answer, shared, noise):
+        above = bool(answer + noise.draw(self.law) >= shared)
+        return (above if self.add(1) < 10_000 else answer), used + above
+
+
+class RemembersInAMethodOfAList(RemembersInABoundMethod):
+    """The same, with a method of a list."""
+
+    def __init__(self):
+        self.grow = [].__iadd__
+
+    def add(self, one):
+        return len(self.grow((one,)))
+
+
+class RemembersInASlot(Above):
+    """Counts in a slot."""
+
+    __slots__ = ("seen",)
+
+    def __init__(self):
+        self.seen = []
+
+    def step(self, used, answer, shared, noise):
+        self.seen.append(1)
+        above = bool(answer + noise.draw(self.law) >= shared)
+        return (above if len(self.seen) < 10_000 else answer), used + above
+
+
+class SharesWholeNumbers(Above):
+    """What is shared is a whole number, and is moved by a half."""
+
+    sensitivity, epsilon = Fraction(1, 2), Fraction(21, 2)
+    shared_law = GeometricNoise(Fraction(1))
+    law = LaplaceNoise(Fraction(1, 10))
+    capacity, unit = 1, Fraction(10)
+
+
+class SharesForNothing(Above):
+    """To move what is shared costs less than nothing."""
+
+    shared_law = LaplaceNoise(Fraction(-1, 1000))
+
+
+class SaysItByIdentity(Above):
+    """What stands for a comparison is not True; in a real run it can be."""
+
+    def step(self, used, answer, shared, noise):
+        noise.draw(self.law)
+        return ("above" if (answer >= shared) is True else "below"), used
+
+    def align_step(self, used, move, outcome):
+        return [0], used
+
+
+class SumsUpFive(Above):
+    """Sums up the first five answers only."""
+
+    def align(self, answers, neighbour, noise, output):
+        a, b, c, d, e, *_ = answers
+        p, q, r, s, t, *_ = neighbour
+        yield (rise := self.rise(sum((a, b, c, d, e)), sum((p, q, r, s, t))))
+        used = 0
+        for before, after, outcome in zip(answers, neighbour, output, strict=False):
+            shifts, used = self.align_step(used, rise + before - after, outcome)
+            yield from shifts
+
+
 STREAMS = [
+    *(BlocksOfTen, BlocksOfAHelper, CountsAndForgets, SumsUpFive, SaysItByIdentity),
+    *(AlignsByTheNumberOfCalls, AlignLeavesSomethingBehind),
+    *(RemembersInABoundMethod, RemembersInAMethodOfAList, RemembersInASlot),
+    *(SharesWholeNumbers, SharesForNothing),
     RemembersInADefault,
     _counting(),
     RemembersInItself,

@@ -27,10 +27,18 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
-from dpgap.exact.laws import Law, Scalar, require_law
+from dpgap.exact.laws import Law, Scalar, StaircaseNoise, require_law
 from dpgap.exact.parameters import readable
 from dpgap.proof.checker import numbers as forms
-from dpgap.proof.checker.numbers import Affine, BadNoise, BadProgram, Condition, Exact, Violation
+from dpgap.proof.checker.numbers import (
+    Affine,
+    BadNoise,
+    BadProgram,
+    Condition,
+    Exact,
+    Violation,
+    shown,
+)
 
 if TYPE_CHECKING:
     from dpgap.proof.checker.symbolic import Paths
@@ -85,10 +93,7 @@ class Sealed:
     __rtruediv__ = __neg__ = __pos__ = __abs__ = __float__ = __int__ = __round__ = _refuse
     __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __hash__ = __index__ = _refuse
     __floor__ = __ceil__ = __trunc__ = __pow__ = __mod__ = __floordiv__ = _refuse
-    __eq__ = __ne__ = _refuse
-
-    def __repr__(self) -> str:
-        return "<a continuous part of the output>"
+    __eq__ = __ne__ = __repr__ = __str__ = __format__ = _refuse
 
 
 def collect(output: Any) -> Any:
@@ -181,6 +186,19 @@ class Source:
 _DRAWS = forms.Kept(Source, "draws")
 
 
+def require_sound(law: Any, judge: Judge) -> None:
+    """Refuse noise that no proof is about: of impossible sizes, or not as fine as the grid."""
+    name, scale = type(law).__name__, getattr(law, "scale", 1)
+    if law.can_tie and not judge.ties:
+        raise BadProgram(f"{name} can tie: prove it with ties=True")
+    if law.can_tie and judge.step != 1:
+        raise BadProgram(f"{name} draws whole numbers: prove it with grid = 1, in whole steps")
+    if not isinstance(scale, Affine) and forms.exact(scale) <= 0:
+        raise BadProgram(f"{name} must have a scale above 0")
+    if isinstance(law, StaircaseNoise) and not (law.step > 0 and 0 < law.share <= 1):
+        raise BadProgram(f"{name} must have a step above 0, and a share above 0 and at most 1")
+
+
 class Draws(NamedTuple):
     """Noise that remembers what was drawn."""
 
@@ -192,11 +210,7 @@ class Draws(NamedTuple):
         """The next draw, a new unknown."""
         if len(self.values) >= _MOST:
             raise BadProgram(f"run never stops: it drew more than {_MOST:,} times")
-        if law.can_tie and not self.judge.ties:
-            raise BadProgram(f"{type(law).__name__} can tie: prove it with ties=True")
-        scale = getattr(law, "scale", 1)
-        if type(scale) in (float, int, Fraction) and not 0 < scale < math.inf:
-            raise BadProgram(f"{type(law).__name__} must have a scale above 0, and a finite one")
+        require_sound(law, self.judge)
         value = forms.affine(self.judge, {len(self.values): 1})
         self.judge.assume(law.supports(value))
         self.laws.append(law)
@@ -285,7 +299,7 @@ def trial(
     draws, shifts = made.draws, made.shifts
     judge.require_steps(shifts)
     for law, value, shift in zip(draws.laws, draws.values, shifts, strict=True):
-        out = Violation("support", f"shifting {value} takes it out of its support")
+        out = Violation("support", f"shifting {shown(value)} takes it out of its support")
         judge.require(law.supports(value + shift), out)
     if hasattr(mechanism, "cost"):  # draws that are not independent: of one joint density
         with forms.guarded("cost", _SECONDS):
@@ -330,7 +344,7 @@ def _require_same_again(mechanism: Any, made: Trial, judge: Judge) -> None:
         raise Violation("output", f"the neighbour gives {skeleton}, not {made.skeleton}")
     for number, other in zip(made.numbers, numbers, strict=True):
         changed = forms.in_terms(other, behind)
-        differs = Violation("output", f"the neighbour gives {changed}, not {number}")
+        differs = Violation("output", f"the neighbour gives {shown(changed)}, not {shown(number)}")
         judge.require_zero(number - changed, differs)
     if len(again.taken) < len(drawn):
         raise Violation("draws", "on the neighbour, the shifted noise makes it draw less often")
@@ -342,7 +356,7 @@ def _require_same_again(mechanism: Any, made: Trial, judge: Judge) -> None:
 
 def require_same_output(made: Any, same: Any, judge: Judge, wrong: str | None = None) -> None:
     """Raise a violation where two outputs differ."""
-    differs = Violation("output", wrong or f"the neighbour gives {same}, not {made}")
+    differs = Violation("output", wrong or f"the neighbour gives {shown(same)}, not {shown(made)}")
     (skeleton, numbers), (others, changed) = take_apart(made), take_apart(same)
     judge.require(skeleton == others, differs)
     for number, other in zip(numbers, changed, strict=True):
@@ -521,7 +535,7 @@ class Point(forms.PathExplorer):
         """`contrary` says which question of the alignment to answer the other way."""
         super().__init__()
         self._noise, self.epsilon, self._contrary = noise, epsilon, contrary
-        self.ties = True
+        self.ties, self.step = True, 1
 
     def branch(self, form: Affine) -> tuple[bool, Any, Any]:
         """Whether the form is below zero here; nothing else is possible."""

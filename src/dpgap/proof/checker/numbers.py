@@ -9,6 +9,7 @@ Noise is named by the number of its draw, everything else by a word.
 """
 
 import dis
+import itertools
 import math
 import signal
 import sys
@@ -77,6 +78,10 @@ class Kept:
         delattr(kind, slot)
 
 
+def _refuse_text(*_: object) -> NoReturn:
+    raise BadProgram("the program makes text of an unknown: a proof knows no digits of it")
+
+
 class Affine:
     """A constant and a multiple of each unknown; programs may compute with it, and no more."""
 
@@ -130,7 +135,7 @@ class Affine:
         if isinstance(other, Affine):
             if terms_of(other) and terms_of(self):
                 raise BadProgram(
-                    f"the program multiplies two unknowns, ({self}) and ({other}): "
+                    f"the program multiplies two unknowns, ({shown(self)}) and ({shown(other)}): "
                     "only sums and multiples by known numbers can be proved"
                 )
             return other * constant_of(self) if not terms_of(self) else self * constant_of(other)
@@ -143,7 +148,7 @@ class Affine:
     def __truediv__(self, other: Any) -> "Affine":
         if isinstance(other, Affine):
             if terms_of(other):
-                raise BadProgram(f"the program divides by an unknown, ({other})")
+                raise BadProgram(f"the program divides by an unknown, ({shown(other)})")
             other = constant_of(other)
         return self * (1 / Fraction(exact(other)))
 
@@ -186,14 +191,7 @@ class Affine:
     __float__ = __int__ = __round__ = __floor__ = __ceil__ = __trunc__ = _refuse
     __pow__ = __rpow__ = __mod__ = __floordiv__ = __index__ = _refuse
 
-    def __repr__(self) -> str:
-        words = ""
-        for unknown, by in [*terms_of(self).items(), ("", constant_of(self))]:
-            name = noise_name(unknown) if isinstance(unknown, int) else unknown
-            size = "" if abs(by) == 1 and name else f"{abs(by)}{'·' if name else ''}"
-            words += f" {'-' if by < 0 else '+'} {size}{name}" if by else ""
-        sign = "-" if words.startswith(" -") else ""
-        return sign + words[3:] or "0"
+    __repr__ = __str__ = __format__ = _refuse_text
 
 
 _TERMS, _CONSTANT, _PATH = (Kept(Affine, slot) for slot in ("terms", "constant", "path"))
@@ -208,6 +206,21 @@ def affine(path: Any, terms: Mapping[Unknown, Exact], constant: Exact = 0) -> Af
     _CONSTANT.put(made, constant)
     _PATH.put(made, path)
     return made
+
+
+def shown(value: Any) -> str:
+    """A number, or what holds some, in a message: programs cannot read it."""
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(shown, value))})"
+    if not isinstance(value, Affine):
+        return repr(value)
+    words = ""
+    for unknown, by in [*terms_of(value).items(), ("", constant_of(value))]:
+        name = noise_name(unknown) if isinstance(unknown, int) else unknown
+        size = "" if abs(by) == 1 and name else f"{abs(by)}{'·' if name else ''}"
+        words += f" {'-' if by < 0 else '+'} {size}{name}" if by else ""
+    sign = "-" if words.startswith(" -") else ""
+    return sign + words[3:] or "0"
 
 
 def draws_of(number: Any) -> set[int]:
@@ -273,6 +286,8 @@ class Condition:
 
     def __ne__(self, other: object) -> bool:
         return bool(self) != other
+
+    __repr__ = __str__ = __format__ = _refuse_text
 
 
 _FORM, _EXPECTED = (Kept(Condition, slot) for slot in ("form", "expected"))
@@ -354,7 +369,25 @@ def names(code: CodeType, *kinds: str) -> list[str]:
     return [str(each.argval) for each in loads if each.opname.endswith(kinds)]
 
 
-_TOOLS = {"gc", "sys", "inspect", "ctypes", "importlib", "builtins", "types", "pickle"}
+def peeking(code: CodeType) -> set[str]:
+    """How code could tell a number from what stands for it: by class, by identity or by trying."""
+    found = {_PEEKING[each.opname] for each in steps(code) if each.opname in _PEEKING}
+    for before, each in itertools.pairwise(steps(code)):
+        known = before.opname == "LOAD_CONST" and before.argval in (None, ...)
+        if each.opname == "IS_OP" and (each.is_jump_target or not known):
+            found.add("is")
+    return found
+
+
+_PEEKING = {"PUSH_EXC_INFO": "try", "MATCH_CLASS": "match"}
+_SEEING = {
+    *("isinstance", "issubclass", "type", "hasattr", "callable", "id", "is_", "is_not"),
+    *("random", "default_rng"),
+}
+_TOOLS = {
+    *("gc", "sys", "inspect", "ctypes", "importlib", "builtins", "types", "pickle"),
+    *("random", "secrets", "time", "datetime", "os"),
+}
 _REACHING = {
     *("eval", "exec", "compile", "globals", "locals", "vars", "__import__", "breakpoint"),
     *("getattr", "setattr", "delattr"),
@@ -381,7 +414,8 @@ def require_open(*parts: Any) -> None:
                 waiting += [getattr(value, each, value) for each in ("__func__", "fget")]
         elif isinstance(part, FunctionType) and part.__name__ != "__init__":  # it ran before
             code, used = part.__code__, {*names(part.__code__, "GLOBAL")}
-            asked = {each for each in names(code, "ATTR", "METHOD") if each.startswith(_HIDDEN)}
+            attributes = {*names(code, "ATTR", "METHOD")}
+            asked = {each for each in attributes if each.startswith(_HIDDEN)}
             tools = {
                 each.__name__
                 for each in map(part.__globals__.get, used)
@@ -390,6 +424,8 @@ def require_open(*parts: Any) -> None:
             tools |= {str(each.argval) for each in steps(code) if each.opname == "IMPORT_NAME"}
             wrong = (asked - _PLAIN) | (used & _REACHING) | (tools & _TOOLS)
             wrong |= {name for name in tools if name.startswith("dpgap.proof")}
+            if module not in sys.stdlib_module_names:
+                wrong |= peeking(code) | ((used | attributes) & _SEEING)
             if wrong:
                 raise BadProgram(
                     f"{part.__qualname__} uses {min(wrong)!r}: a program computes only"

@@ -16,14 +16,13 @@ from itertools import combinations
 from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
-from dpgap.proof.checker.numbers import Violation, names, steps
+from dpgap.proof.checker.numbers import Violation, names, peeking, steps
 
 _STORES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME")
-_PEEKING = {"PUSH_EXC_INFO", "MATCH_CLASS"}
 _REFUSED = {
     *("setattr", "delattr", "vars", "globals", "locals", "exec", "eval", "open", "input"),
     *("__import__", "id", "hash", "breakpoint", "memoryview", "getattr"),
-    *("isinstance", "type", "hasattr", "repr", "str", "callable", "dir"),
+    *("isinstance", "issubclass", "type", "hasattr", "repr", "str", "format", "callable", "dir"),
 }
 """What could keep something elsewhere, or see that a program is being proved."""
 _MODULES = {"math", "operator", "fractions"}
@@ -51,9 +50,12 @@ def require_no_memory(mechanism: Any, methods: tuple[str, ...]) -> None:
 
 def own_names(mechanism: Any) -> list[str]:
     """The names of what a mechanism holds itself."""
-    if is_dataclass(mechanism):
-        return [each.name for each in fields(mechanism)]
-    return list(getattr(mechanism, "__dict__", ()))
+    own = {each.name for each in fields(mechanism)} if is_dataclass(mechanism) else set()
+    for base in type(mechanism).__mro__:
+        own |= {name for name, each in vars(base).items() if isinstance(each, MemberDescriptorType)}
+    return [
+        name for name in own | {*getattr(mechanism, "__dict__", ())} if hasattr(mechanism, name)
+    ]
 
 
 def _require_method(kind: type, name: str, seen: set[Any]) -> None:
@@ -80,7 +82,7 @@ def _is_fixed(value: Any, seen: set[Any]) -> bool:
     if functions:
         for function in functions:
             _require_function(function, seen)
-        return True
+        return _is_fixed(getattr(value, "__self__", None), seen)
     if isinstance(value, tuple | frozenset):
         return all(_is_fixed(each, seen) for each in value)
     if isinstance(value, type):  # nothing in the class can change; what it makes is new each time
@@ -94,7 +96,9 @@ def _is_fixed(value: Any, seen: set[Any]) -> bool:
         return all(_is_fixed(getattr(value, name), seen) for name in own_names(value))
     if isinstance(value, BuiltinFunctionType):
         return value.__module__ in _MODULES
-    return isinstance(value, _NUMBERS) or _is_trusted(type(value))
+    if isinstance(value, _NUMBERS):
+        return True
+    return _is_trusted(type(value)) and _is_fixed(getattr(value, "__self__", None), seen)
 
 
 def _members(bases: Sequence[type]) -> Iterator[Any]:
@@ -141,10 +145,9 @@ def _require_function(function: FunctionType, seen: set[Any]) -> None:
 
 def peeks(code: CodeType) -> bool:
     """Whether code could tell numbers from what stands for them: by their class, or by trying."""
-    used = {each.opname for each in steps(code)}
     asked = {name for name in names(code, "ATTR", "METHOD") if name.startswith("__")}
-    formats = any(name.startswith("FORMAT_") for name in used)
-    return formats or bool(used & _PEEKING) or not asked <= {"__getitem__"}
+    formats = any(each.opname.startswith("FORMAT_") for each in steps(code))
+    return formats or bool(peeking(code)) or not asked <= {"__getitem__"}
 
 
 def _remembers(message: str) -> Violation:

@@ -85,6 +85,7 @@ def prove_step(name: str, program: Any, budget: Budget, kind: str, judge: "Recor
 
     On each path: one step, its shifts, and the same step on the neighbour.
     """
+    alignment.require_sound(budget.opening.law, judge)
     used = judge.unknown("used")
     judge.given(used >= 0)
     judge.given(used <= budget.capacity)
@@ -171,9 +172,11 @@ def _require_paid(laws: Sequence[Any], shifts: Sequence[Scalar], paid: Affine, j
 # looked at there. If they are the same at one head as at the next, up to marks that are handed on,
 # so they are at all later heads: each round does what the round before it did. A variable that
 # holds anything else, such as an iterator, is refused, and so is code that remembers (`memory`).
+# What a loop goes through is kept beside its variables. So there is one loop, which goes through
+# the answers themselves, and through nothing else with them.
 
 
-_METHODS = ("run", "step", "rise", "live")
+_METHODS = ("run", "step", "rise", "live", "align", "align_step")
 _ALIGNING = {"sum", "zip", "rise", "align_step"}
 _ROUNDS = 4
 
@@ -187,12 +190,9 @@ class Mark(Sealed):
         self.name, self.number = name, number
 
     def _when_used(self) -> Violation:
-        return _broken(f"the program looks into {self}, which only a step may do")
+        return _broken(f"the program looks into {self.name}, which only a step may do")
 
     __hash__ = object.__hash__  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"{self.name} {self.number}"
 
 
 def require_fold(mechanism: Any) -> Opening:
@@ -213,6 +213,9 @@ class _Heads:
 
     def __init__(self, items: Sequence[Any], code: CodeType, done: Sequence[Any]) -> None:
         self.items, self.code, self.done = items, code, done
+        loops = [each.offset for each in forms.steps(code) if each.opname == "FOR_ITER"]
+        _require(len(loops) == 1, f"{code.co_name} is more than one loop")
+        self.loop = loops[0], loops[0] + 2  # some Pythons say where the instruction ends
         self.given: list[Any] = [self]
         self.seen: list[dict[str, Any]] = []
 
@@ -220,7 +223,7 @@ class _Heads:
         for number, item in enumerate(self.items):
             _require(len(self.done) == number, "answers are not taken one by one")
             frame = sys._getframe(1)
-            if frame.f_code is self.code:
+            if frame.f_code is self.code and frame.f_lasti in self.loop:
                 self.seen.append({name: self._seen(each) for name, each in frame.f_locals.items()})
             yield item
 
@@ -319,7 +322,11 @@ def _require_run(mechanism: Any, *, ends: bool) -> Opening:
         left[0] -= 1
         return left[0] > 0
 
-    heads = _Heads(answers, type(mechanism).run.__code__, calls)
+    code = type(mechanism).run.__code__
+    heads = _Heads(answers, code, calls)
+    for before, each in itertools.pairwise(forms.steps(code)):
+        plain = "LOAD_FAST" in before.opname and not each.is_jump_target
+        _require(each.opname != "GET_ITER" or plain, "run goes through more than its answers")
     program = _opaque(mechanism, step=step, live=live)
     heads.given += [program, noise]
     said = list(program.run(heads, noise))
@@ -340,10 +347,14 @@ def _require_run(mechanism: Any, *, ends: bool) -> Opening:
 def _require_align(mechanism: Any, opening: Opening) -> None:
     # To count answers, or to leave some out, it would have to ask something or to name a place.
     code = type(mechanism).align.__code__
-    used = [each.opname for each in forms.steps(code)]
     plain = {*forms.names(code, "GLOBAL", "ATTR", "METHOD")} <= _ALIGNING
-    asks = any("JUMP_IF" in name or name in ("BINARY_SUBSCR", "BINARY_SLICE") for name in used)
-    _require(plain and not asks and used.count("FOR_ITER") == 1, "align is more than one loop")
+    asks = any(
+        "JUMP_IF" in each.opname
+        or each.opname in ("BINARY_SUBSCR", "BINARY_SLICE", "UNPACK_EX")
+        or (each.opname == "UNPACK_SEQUENCE" and each.argval > 3)
+        for each in forms.steps(code)
+    )
+    _require(plain and not asks, "align is more than one loop")
     # More answers than outcomes: a stream may end before its answers do.
     places = range(_ROUNDS + 1)
     sides = [tuple(forms.affine(None, {f"{q}{i}": 1}) for i in places) for q in ("q", "q'")]
@@ -512,7 +523,7 @@ def require_numbers(mechanism: SparseVector) -> None:
             way.law.cost(delta * move) == way.law.scaled(Fraction(1) / delta).cost(move)
             for way, move in itertools.product(ways, MOVES)
         ),
-        "the threshold's rise costs its share": mechanism.threshold_law.cost(delta) <= share,
+        "the threshold's rise costs its share": 0 < mechanism.threshold_law.cost(delta) <= share,
     }
     for fact, holds in facts.items():
         if not holds:
