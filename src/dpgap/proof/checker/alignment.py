@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
-from dpgap.exact.laws import Law, Scalar, StaircaseNoise, require_law
+from dpgap.exact.laws import Law, Scalar, require_law
 from dpgap.exact.parameters import readable
 from dpgap.proof.checker import numbers as forms
 from dpgap.proof.checker.numbers import (
@@ -195,7 +195,7 @@ def require_sound(law: Any, judge: Judge) -> None:
         raise BadProgram(f"{name} draws whole numbers: prove it with grid = 1, in whole steps")
     if not isinstance(scale, Affine) and forms.exact(scale) <= 0:
         raise BadProgram(f"{name} must have a scale above 0")
-    if isinstance(law, StaircaseNoise) and not (law.step > 0 and 0 < law.share <= 1):
+    if not (getattr(law, "step", 1) > 0 and 0 < getattr(law, "share", 1) <= 1):
         raise BadProgram(f"{name} must have a step above 0, and a share above 0 and at most 1")
 
 
