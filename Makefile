@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo desk docs test check format lint chromium long golden twins oldest newest benchmark clean
+.PHONY: demo desk docs test check format lint chromium coq long golden twins oldest newest benchmark clean
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -75,8 +75,13 @@ chromium:
 test: lint chromium .venv/pandas2
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup
 
+# The alignment of exponential noise is proved in Coq as well: a test of `make long` compiles it.
+coq:
+	@command -v coqc >/dev/null || (apt-get update && apt-get install --yes \
+		--no-install-recommends coq) >/dev/null
+
 # More repetitions of what `make test` checks: for a night, or before a release.
-long: twins golden
+long: twins golden coq
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m long
 
 # All that dpgap says and draws from the same bits, beside the record of it that is committed.
