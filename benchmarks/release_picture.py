@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 from drawing import line, picture, text
 
 import dpgap
-from dpgap.printable import plural
 from dpgap.releases.page import Scale
-from dpgap.releases.release import TableRelease, rows_of, title_of
+from dpgap.releases.release import TableRelease, measured_in, rows_of, title_of
 
 ROW = 30
 
@@ -69,14 +68,14 @@ def dots(release: TableRelease, top: int, sheet: Sheet) -> list[str]:
     parts += [
         text(across(tick), bottom + 20, scale.text(tick), "quiet middle") for tick in scale.ticks
     ]
-    units = plural(release.question.unit)
+    units = measured_in(release.question)
     parts.append(text(sheet.left - 14, bottom + 20, units, "quiet end"))
     for row in rows:
         parts += _row(row, top + ROW * row["rank"] - ROW / 2, across, sheet)
     for group in (group for group in release.groups() if len(group) > 1):
         start, end = top + ROW * (group[0] - 1) + 4, top + ROW * group[-1] - 4
         parts.append(f'<path class="bracket" d="M40 {start}h-8V{end}h8"/>')
-    begins = "" if scale.low <= 0 else f"; the scale begins at {scale.value(scale.low)}"
+    begins = "" if scale.low <= 0 else f"; the scale begins at {scale.text(scale.low)}"
     words = f"A dot is an estimate, a band its 95% interval{begins}. Brackets: order not sure."
     wrapped = enumerate(textwrap.wrap(words, sheet.letters + 8))
     return [*parts, *(text(30, bottom + 50 + 20 * at, part, "quiet") for at, part in wrapped)]

@@ -22,8 +22,8 @@ import numpy as np
 from timing import medians
 
 import dpgap
-from dpgap.research.datasets import FOLDER_VARIABLE, load_all
-from dpgap.research.experiments import Subject
+from dpgap.research.datasets import FOLDER_VARIABLE, Dataset, load_all
+from dpgap.research.experiments import thresholds_of
 
 EPSILON = "0.7"
 _BESIDE = Path(__file__).parents[2] / "shared" / "data"
@@ -64,36 +64,36 @@ def one_by_one(counts: np.ndarray, mechanism: dpgap.NoisyTopK) -> dict[str, floa
     }
 
 
-def simulated(mechanism: Any, subject: Subject, runs: int) -> None:
+def simulated(mechanism: Any, dataset: Dataset, runs: int) -> None:
     """One simulation; a Sparse Vector gets thresholds as in the paper."""
     selection = getattr(mechanism, "selection", mechanism)
     thresholds = None
     if isinstance(selection, dpgap.SparseVector):
-        thresholds = subject.thresholds(selection.k, runs, np.random.default_rng(1))
-    dpgap.simulate(mechanism, subject.ranked, runs=runs, seed=1, thresholds=thresholds)
+        thresholds = thresholds_of(dataset, selection.k, runs, np.random.default_rng(1))
+    dpgap.simulate(mechanism, dataset.counts, runs=runs, seed=1, thresholds=thresholds)
 
 
 def side_by_side(
-    pool: ProcessPoolExecutor, cores: int, mechanism: Any, subject: Subject, runs: int
+    pool: ProcessPoolExecutor, cores: int, mechanism: Any, dataset: Dataset, runs: int
 ) -> float:
     """Wall time a run when every core simulates, in a process each."""
     return microseconds(
-        lambda: wait([pool.submit(simulated, mechanism, subject, runs) for _ in range(cores)]),
+        lambda: wait([pool.submit(simulated, mechanism, dataset, runs) for _ in range(cores)]),
         runs * cores,
     )
 
 
 def row(
-    name: str, mechanism: Any, subject: Subject, k: int, runs: int, pool: ProcessPoolExecutor
+    name: str, mechanism: Any, dataset: Dataset, k: int, runs: int, pool: ProcessPoolExecutor
 ) -> dict[str, Any]:
     """All that is measured of one mechanism on one data set."""
     cores = os.cpu_count() or 1
-    facts: dict[str, Any] = {"dataset": subject.name, "items": subject.ranked.size, "k": k}
+    facts: dict[str, Any] = {"dataset": dataset.name, "items": dataset.items, "k": k}
     facts |= {"mechanism": name, "runs": runs, "cores": cores}
-    facts["one_core_us"] = microseconds(lambda: simulated(mechanism, subject, runs), runs)
-    facts["all_cores_us"] = side_by_side(pool, cores, mechanism, subject, runs)
+    facts["one_core_us"] = microseconds(lambda: simulated(mechanism, dataset, runs), runs)
+    facts["all_cores_us"] = side_by_side(pool, cores, mechanism, dataset, runs)
     if name == "Noisy Top-K":
-        facts |= one_by_one(subject.ranked.answers, mechanism)
+        facts |= one_by_one(dataset.counts, mechanism)
     return facts
 
 
@@ -111,10 +111,9 @@ def main() -> None:
     found = []
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         for dataset in load_all(folder):
-            subject = Subject.of(dataset.name, dataset.counts)
             for k in chosen.k:
                 for name, mechanism in mechanisms(k).items():
-                    found.append(row(name, mechanism, subject, k, chosen.runs, pool))
+                    found.append(row(name, mechanism, dataset, k, chosen.runs, pool))
     if chosen.json:
         print(json.dumps(found, indent=2))
         return

@@ -234,7 +234,8 @@ class SpyArchive(SpyAccount):
 
     def reserve_for(self, request: Request) -> "SpyArchive":
         self.reserve(request.epsilon, request.purpose)
-        self.diary.append(("request", request.delta, request.facts, request.identity, request.key))
+        said = request.delta, request.facts, request.identity, None  # no key: accounts have keys
+        self.diary.append(("request", *said))
         return self
 
     def settle(self, epsilon: Fraction, document: str | None = None) -> None:

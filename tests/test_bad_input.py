@@ -57,6 +57,12 @@ def test_malformed_answers_are_refused_without_showing_them(mechanism, kind: str
     assert caught.value.__cause__ is None
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: type(mechanism).__name__)
+def test_what_cannot_pay_is_refused_by_its_name(mechanism):
+    with pytest.raises(TypeError, match=r"^account must be one that pays, .*, not int$"):
+        mechanism.release([1, 2, 3], account=5)
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, "7", True, None, [1], 2**70, 1.5, 1j])
 def test_malformed_single_answers_are_refused(bad):
     run = dpgap.SparseVector(0, 1, 1).start()
@@ -179,8 +185,6 @@ def test_pipelines_name_their_own_arguments():
         dpgap.measured_above([1, 2], 1, 1, 1, adaptive="yes")
     with pytest.raises(ValueError, match="level must"):
         dpgap.measured_top_k([1, 2], 1, 1).interval(1.0)
-    with pytest.raises(TypeError, match="mechanism must"):
-        dpgap.classical(dpgap.Laplace(1))
     with pytest.raises(ValueError, match="branches must"):
         dpgap.AdaptiveSparseVector(0, 1, 1, branches=40)
 

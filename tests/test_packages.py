@@ -195,7 +195,6 @@ EVERY_PUBLIC_CALL = {
     "Session": "dpgap.Session('sales.csv', unit='who', epsilon=9).count(epsilon=1).interval()",
     "SparseVector": "dpgap.SparseVector(50, 1, 50).start().ask(1_000).above",
     "above": "dpgap.above(**table, threshold=50, k=1, epsilon=50).labels",
-    "classical": "dpgap.classical(dpgap.NoisyTopK(2, 50)).release(answers).indices",
     "count": "dpgap.count('sales.csv', unit='who', epsilon=1).estimate",
     "counts": "dpgap.counts(**table)",
     "estimates": "dpgap.estimates.blue([9.0, 5.0], [3.0], 1.0)",

@@ -100,7 +100,6 @@ RELEASES: dict[str, Callable[[], Any]] = {
     "Laplace": lambda: dpgap.Laplace(1).release([3, 1]),
     "CountHull": lambda: dpgap.CountHull(1, monotonic=True).release([3, 1]),
     "Cube": lambda: dpgap.Cube(1).release([3, 1]),
-    "classical": lambda: dpgap.classical(dpgap.NoisyTopK(2, 1)).release([3, 1, 2]),
     "plan": lambda: dpgap.plan(k=3, epsilon=1),
     "simulate": lambda: dpgap.simulate(dpgap.NoisyTopK(2, 1), [3, 1, 2], runs=2, seed=1),
 }

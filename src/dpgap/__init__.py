@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from dpgap.mechanisms.measuring import Laplace as Laplace
     from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector as AdaptiveSparseVector
     from dpgap.mechanisms.sparse_vector import SparseVector as SparseVector
-    from dpgap.mechanisms.sparse_vector import classical as classical
     from dpgap.mechanisms.top_k import NoisyMax as NoisyMax
     from dpgap.mechanisms.top_k import NoisyTopK as NoisyTopK
     from dpgap.pipelines.arrays import MeasuredAbove as MeasuredAbove
@@ -60,7 +59,7 @@ _ROOMS = {
     "mechanisms.hybrid": "HybridTopK",
     "mechanisms.joint": "JointTopK",
     "mechanisms.measuring": "CountHull Cube Laplace",
-    "mechanisms.sparse_vector": "AdaptiveSparseVector SparseVector classical",
+    "mechanisms.sparse_vector": "AdaptiveSparseVector SparseVector",
     "mechanisms.top_k": "NoisyMax NoisyTopK",
     "pipelines.arrays": "MeasuredAbove MeasuredTopK measured_above measured_top_k",
     "pipelines.plan": "Plan plan",
@@ -69,7 +68,6 @@ _ROOMS = {
     "releases.document": "read_release",
     "simulation.batch": "simulate",
 }
-"""The public names, by the modules that they live in."""
 _HOMES = {name: f"dpgap.{home}" for home, names in _ROOMS.items() for name in names.split()}
 
 __all__ = sorted(_HOMES)

@@ -14,12 +14,11 @@ class DocumentError(ValueError):
 
 
 _FORMULA = re.compile("(^|[;|])([ \u00a0\"']*)(?=[=+@%\t\r\n|＝＋－＠-])")
-"""Where a spreadsheet may take a text for a formula: where it begins, or after what separates
-cells in some countries."""
+"""Where a formula may begin: at the start, or after what separates cells in some countries."""
 
 
 def printable(text: str) -> str:
-    r"""The text with control characters, overrides and the like spelled out.
+    r"""The text, in which control characters, overrides and the like are spelled out.
 
     >>> print(printable("fig\x1b[2J"))
     fig\x1b[2J
@@ -65,31 +64,3 @@ def column_name(column: str) -> str:
     """
     words = _ENDING.sub("", column).replace("_", " ")
     return words if _WORDS.fullmatch(words) else visible(column)
-
-
-def singular(column: str) -> str:
-    """What one value of a column is called.
-
-    >>> singular("user_id"), singular("q7")
-    ('user', 'value of “q7”')
-    """
-    words = column_name(column)
-    return words if _WORDS.fullmatch(words) else f"value of “{words}”"
-
-
-def plural(column: str) -> str:
-    """What several values of a column are called.
-
-    >>> [plural(name) for name in ("product", "user_id", "country", "URL", "visits", "q7")]
-    ['products', 'users', 'countries', 'URLs', 'visits', 'values of “q7”']
-    """
-    one = singular(column)
-    if one.startswith("value of “"):
-        return one.replace("value", "values", 1)
-    if re.search("person$", one):
-        return one.removesuffix("person") + "people"
-    if re.search("([^aeiou]y)$", one):
-        return one.removesuffix("y") + "ies"
-    if re.search("(ss|us|x|z|ch|sh)$", one):
-        return one + "es"
-    return one + "s" if re.search("[A-Za-rt-z]$", one) else one

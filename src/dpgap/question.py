@@ -52,13 +52,12 @@ from dpgap.exact.parameters import (
     readable_up,
     share,
 )
-from dpgap.printable import plural, printable, singular
+from dpgap.printable import column_name, printable
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoFrame
 
 DomainLike: TypeAlias = "IntoFrame | Iterable[object] | str | os.PathLike[str]"
-"""What can state the public items."""
 
 
 class Neighbours(StrEnum):
@@ -82,20 +81,12 @@ KINDS = ("top-k", "above", "count", "total")
 """What a question may be. The last two are of all units together, and know no items."""
 
 METHODS = ("best", "joint", "ranked", "paper")
-"""What may be asked for; the best method takes a route."""
 HISTOGRAM = "histogram"
 """What may be asked for as well, where a unit has a bounded reach."""
 ABOVE_METHODS = ("best", "paper")
 
 ENCODINGS = ("utf-8", "latin-1", "cp1252", "utf-16")
-"""How the text of a CSV file may be encoded."""
 DECIMALS = (".", ",")
-
-WHAT_MAX_GROUPS_MEANS = (
-    "in how many groups a unit counts at most. 1 means that each unit counts in one group only, "
-    "drawn at random, so that counts may be too low where units are in several; 2 divides ε by two"
-)
-"""There is no default: any of them would cut something, or cost ε, that nobody asked for."""
 
 MAX_CAP = 1 << 40
 """The most steps that a unit may add to an item, so that sums stay exact."""
@@ -170,15 +161,13 @@ class Comparison:
     sign: str
     literals: tuple[Literal, ...]
     at: int
-    """Where it stands in the text."""
     form: str | None = None
-    """How the dates are written that are read from the column's text; None to compare it as it is.
-    """
+    """How dates are written in the column, where it is text that is read as dates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Negation:
-    """What matches where its part does not."""
+    """A clause behind "not"."""
 
     part: "Clause"
 
@@ -205,11 +194,9 @@ class Filter:
     text: str
     """The same filter in its one spelling."""
     columns: tuple[str, ...] = field(default=(), compare=False)
-    """The columns that it looks at."""
     clause: Clause = field(default=Joined("and", ()), compare=False, repr=False)
     """Its meaning. A document tells the text alone: nobody filters by that."""
     given: str = field(default="", compare=False, repr=False)
-    """The text that was read."""
 
     def __str__(self) -> str:
         return self.text
@@ -442,7 +429,7 @@ def parts_of_form(form: str) -> list[str]:
 
 
 def is_form(form: str) -> bool:
-    """Whether a text is the form of a date: DD, MM and YYYY once each, and nothing half of it."""
+    """Whether a text is a date format: DD, MM and YYYY once each, and no single letter of them."""
     parts = parts_of_form(form)
     is_whole = all(parts.count(each) == 1 for each in ("DD", "MM", "YYYY"))
     return is_whole and len(form) <= _LONGEST_FORM and not {*"DMYhms"} & {*parts}
@@ -455,7 +442,7 @@ def _is_day(literal: Literal) -> bool:
 
 
 def _number(token: _Token, text: str) -> Decimal:
-    """A number without zeros that say nothing; so limited that no engine overflows."""
+    """A number in its shortest spelling, within limits that every engine can hold."""
     exponent = token.text.lower().partition("e")[2].lstrip("+-0")
     if len(exponent) <= len(str(_LARGEST)):
         number = Decimal(token.text).normalize(_EXACT)
@@ -521,10 +508,7 @@ class Keyword(NamedTuple):
     """How the value of a keyword is read, and what holds where it is left out."""
 
     read: Callable[[str, Any], Any] | None = None
-    """Makes the value that a question holds, or raises an error that names the argument.
-
-    None: it is read with the table.
-    """
+    """None: it is read with the table."""
     default: Any = None
     option: str = ""
     """The help of the option on the command line, where users write something else there."""
@@ -690,20 +674,20 @@ class Paid(TypedDict, total=False):
 
 
 class OfAll(Whose, Reading, Filtered, Paid, total=False):
-    """What all units together can be asked with."""
+    """The options of questions about all units together."""
 
 
 class Answered(TypedDict, total=False):
     """How it is answered.
 
     delta
-        Without a `domain`: the chance that an item is shown which one unit alone has, such as 1e-9.
+        Without a `domain`: the chance to show an item that only one unit has, such as 1e-9.
     method
         "best", the default: the route with the least expected error. Or "paper": as in the paper;
         "histogram": all items measured at once, for `max_items` only. For a top k also "joint": as
         a set; "ranked": ranked, with gaps.
     split
-        The share of ε for selecting, unless the method shall choose it.
+        The share of ε for selecting. Without it the method chooses.
     """
 
     delta: Annotated[Rational, Keyword(_chance, 0)]
@@ -717,17 +701,13 @@ class Answered(TypedDict, total=False):
     split: Annotated[Rational | None, Keyword(share)]
 
 
-class Wanted(Answered, Paid, total=False):
-    """How it is answered, and what it costs."""
-
-
-class TopK(Wanted, total=False):
+class TopK(Answered, Paid, total=False):
     """What is wanted of the largest."""
 
     k: Required[Annotated[int, Keyword(positive_integer)]]
 
 
-class Above(Wanted, total=False):
+class Above(Answered, Paid, total=False):
     """What is wanted of those above a threshold.
 
     threshold
@@ -768,7 +748,6 @@ def _keywords(*stated: Any) -> dict[str, Keyword]:
 
 KEYWORDS = _keywords(Grouped, CountOptions, TopK, Above)
 COUNTING = tuple(dict.fromkeys(("unit", "item", "domain", "by", *_keywords(CountOptions))))
-"""The keywords of `dpgap.counts`."""
 WANTED = ("kind", *(name for name in KEYWORDS if name not in (*COUNTING, "fresh")))
 """What a question says of its answer; all else is about what is counted."""
 
@@ -816,7 +795,7 @@ def takes(options: Any, *also: Any) -> Callable[[_Call], _Call]:
 
 
 def require_options(kind: str, given: Iterable[str], options: Any) -> None:
-    """Refuse keywords that a kind of question does not take, and want those that it needs."""
+    """Refuse keywords that a kind of question does not take, and require those that it needs."""
     function = kind.replace("-", "_")
     for name in given:
         if name not in options.__annotations__:
@@ -849,12 +828,10 @@ class Held(NamedTuple):
     is_always_there: bool = False
     """Else it is left out where it has its default."""
     is_bound: bool = False
-    """Whether it bounds what a unit adds, and is part of the identity where it is not its default.
-    """
+    """Whether it is part of the identity, unless it has its default."""
 
 
-_A_CHANCE = Held(("exact", lambda chance: 0 < chance < 1, "a chance between 0 and 1"))
-_A_SHARE = Held(("exact", lambda part: 0 < part < 1, "a share between 0 and 1"))
+_A_SHARE = Held(("exact", lambda part: 0 < part < 1, "a number between 0 and 1"))
 _BELOW_2_200 = Held(("exact", lambda value: abs(value) < 1 << 200, "a number below 2^200"))
 _NOT_ABOVE_0 = Held(("exact", lambda value: value <= 0, "a number not above 0"), is_bound=True)
 
@@ -871,7 +848,7 @@ class Question:
     kind: Annotated[str, Held(("word", *KINDS), is_always_there=True)] = "counts"
     k: Annotated[int | None, Held(("whole", 1))] = None
     epsilon: Annotated[Fraction, Held(("positive",), is_always_there=True)] = Fraction(0)
-    delta: Annotated[Fraction, _A_CHANCE] = Fraction(0)
+    delta: Annotated[Fraction, _A_SHARE] = Fraction(0)
     split: Annotated[Fraction | None, _A_SHARE] = None
     threshold: Annotated[Fraction | None, _BELOW_2_200] = None
     adaptive: Annotated[bool, Held(("flag",), is_always_there=True)] = False
@@ -884,22 +861,18 @@ class Question:
     is_private: Annotated[bool, Held(("flag",), called="private", is_always_there=True)] = True
     """Whether the domain was stated, not read from the private table."""
     domain: Annotated[str, Held(("text",), is_always_there=True)] = ""
-    """The public domain in words."""
     items: Annotated[int | None, Held(("whole", 0), called="domain_size")] = None
     """How many items the domain has; None where they are not known."""
     digest: Annotated[str | None, Held(("text",), called="domain_digest")] = None
-    """A hash of the public domain."""
     table: Annotated[str | None, Held(("text",))] = None
     """What people call the table: a file's name, a database's table; a frame has none."""
     recorded: Annotated[str | None, Held(("text",), called="identity")] = None
-    """Of a question from a document: its identity. The address, which is part of it, is not there.
-    """
+    """The identity, of a question from a document: it does not hold the address."""
     max_items: Annotated[int | None, Held(("whole", 1), is_bound=True)] = None
     by: Annotated[str | None, Held(("text",), is_bound=True)] = None
     groups: Annotated[int, Held(("whole", 0))] = 0
     """How many groups there are."""
     groups_digest: Annotated[str | None, Held(("text",), is_bound=True)] = None
-    """A hash of the public groups, in order."""
     max_groups: Annotated[int, Held(("whole", 1), is_bound=True)] = 1
     group: Annotated[Any, Held(("label",))] = None
     """Of the answer for one group: which one."""
@@ -921,7 +894,7 @@ class Question:
     """The names of all columns, and the families of their types, such as "text"."""
 
     def about(self, counted: "Question") -> "Question":
-        """The same question of what was counted."""
+        """The same question, asked about these counts."""
         return replace(counted, **{name: getattr(self, name) for name in WANTED})
 
     @property
@@ -942,12 +915,12 @@ class Question:
 
     @property
     def groups_of_a_unit(self) -> int:
-        """How many of the groups there are a unit counts in at most."""
+        """The most groups that a unit counts in."""
         return min(self.max_groups, self.groups)
 
     @property
     def epsilon_of_a_group(self) -> Fraction:
-        """What each group may cost: those that a unit counts in share ε."""
+        """The ε of each group: the groups that a unit counts in share ε."""
         return self.epsilon / self.max_groups
 
     @property
@@ -1027,7 +1000,7 @@ class Question:
         return printable(asked)
 
     def facts(self) -> dict[str, Any]:
-        """What a budget that is bound to a table must know, as JSON can hold it."""
+        """The facts that bind a budget to a table, as JSON can hold them."""
         return {
             "table": self.address,
             "unit": self.unit,
@@ -1050,27 +1023,16 @@ class Question:
 
     def promise_of(self, epsilon: Fraction, delta: Fraction) -> str:
         """What an ε, and a δ if there is one, promise about this table."""
-        kind, chance, exception = "Pure differential privacy", "no δ", ""
-        if delta:
-            kind, chance = "Differential privacy", f"δ = {readable_up(delta)}"
-            exception = (
-                f", except that with a chance of at most {readable_up(delta)} an item is shown "
-                "that only this unit has"
-            )
-        return (
-            f"{kind} with ε = {readable_up(epsilon)} and {chance}: if one unit "
-            f"{_CHANGES[self.neighbours][0]}, nothing shown here would become more than "
-            f"{factor(epsilon)} times as likely or unlikely{exception}."
-        )
+        change = f"one unit {_CHANGES[self.neighbours][0]}, with all its rows"
+        return promise_in_words(epsilon, delta, change, "unit")
 
     def doubts(self) -> Iterator[str]:
         """Why released totals may be near 0, whatever the true ones are."""
         if self.sum_of_text:
-            odd = "'$16.48'" if self.decimal == "," else "'16,48' or '$16.48'"
-            comma = "" if self.decimal == "," else " For '16,48' in a file state decimal ','."
+            comma = "" if self.decimal == "," else " For '16,48' in a file, state decimal ','."
             yield printable(
-                f"Amounts such as {odd} are not numbers as written. If column {self.sum!r} has "
-                f"such text, it is ignored: correct this before you spend more ε.{comma}"
+                f"Amounts such as '$16.48' are not numbers. If column {self.sum!r} has such text, "
+                f"it is ignored: correct this before you spend more ε.{comma}"
             )
 
     def doubts_of_names(self) -> Iterator[str]:
@@ -1079,35 +1041,48 @@ class Question:
             groups = "" if self.by is None else " and groups"
             yield f"If you expected more: write items{groups} exactly as they are in the table."
 
+    def limits(self) -> list[str]:
+        """What a unit adds at most, wherever it may have more: words that follow "each unit"."""
+        counted, limits, groups, most = [], [], 1, self.max_items
+        if self.by is not None and not self.has_one_item_each:
+            groups = self.groups_of_a_unit or self.max_groups
+            if groups != self.groups:
+                counted.append(f"in {_few(groups, self.by, 'groups')}")
+        is_cut = most is not None and (self.items is None or most < groups * self.items)
+        if most is not None and is_cut and not self.has_one_item_each:
+            pairs = ("pair of group and item", "pairs of group and item")
+            of_items = (self.item, "items") if self.by is None else pairs
+            counted.append(f"for {_few(most, *of_items)}")
+        if counted:
+            limits.append(f"counts {' and '.join(counted)}, drawn at random")
+        if self.sum is not None:
+            ends = f"at least {readable(self.at_least)} and at most {readable(self.at_most)}"
+            limits.append(f"adds {ends}{'' if self.is_of_all else ' to each item'}")
+        return limits
+
     def cuts(self) -> Iterator[str]:
         """How a unit is cut and which rows count, a sentence for each."""
         if self.sum is not None:
-            least, most = readable(self.at_least), readable(self.at_most)
-            total = "total" if self.is_of_all else "total for an item"
-            yield printable(
-                f"Column {self.sum!r} is added up. Each row is rounded to {readable(self.step)}, "
-                f"and a unit's {total} is cut off below {least} and above {most}."
-            )
-        if self.by is not None:
-            few = f"at most {self.max_groups} {plural(self.by)}"
-            few = f"one {singular(self.by)} only" if self.max_groups == 1 else few
-            yield f"Each {singular(self.unit)} counts in {few}, drawn at random."
-        if self.max_items is not None and not self.has_one_item_each:
-            many = "1 item" if self.max_items == 1 else f"{self.max_items} items"
-            yield f"Each {singular(self.unit)} counts for at most {many}, drawn at random."
+            rounded = f"Each row is rounded to {readable(self.step)}."
+            yield printable(f"Column {self.sum!r} is added up. {rounded}")
+        if limits := self.limits():
+            yield f"Each unit {', and '.join(limits)}."
         if self.where is not None:
-            yield printable(f"Only rows count where {self.where}.")
+            yield printable(f"Only these rows count: {self.where}.")
+        if self.encoding is not None:
+            name = "latin-1 or cp1252" if self.encoding == "latin-1" else self.encoding
+            yield f"The file is read as {name}; a field that cannot be read is a missing value."
 
     def conditions(self) -> Iterator[str]:
         """What a unit is, how much of it counts, and what is public, sentence by sentence."""
-        unit = f"everything with the same value in column {self.unit!r}"
+        unit = f"all rows with the same value in column {self.unit!r}"
         if self.is_of_lines:
             unit = "one line of the file"
         elif self.unit == "row":
             unit = "one row"
         yield f"A unit is {unit}."
         if self.sum is None:
-            yield "Each unit counts once for an item."
+            yield f"Each unit counts once{'' if self.is_of_all else ' for each item that it has'}."
         yield from self.cuts()
         has_domain = not (self.unknown or self.is_of_all)
         domain = f"the domain ({printable(self.domain)}), " if has_domain else ""
@@ -1117,7 +1092,7 @@ class Question:
         yield public[0].upper() + public[1:]
         yield "Everything else about the table is private."
         if has_domain:
-            yield "The domain must be public: if it comes from the table, this is not guaranteed."
+            yield "The domain must be public: if it was read from the table, this does not hold."
 
 
 @functools.cache
@@ -1128,12 +1103,29 @@ def held_fields() -> tuple[tuple[Field[Any], Held], ...]:
 
 
 _CHANGES = {
-    Neighbours.ADD_OR_REMOVE: ("were added or taken away, with all its rows", ""),
-    Neighbours.REPLACE: (
-        "were replaced by any other, with all its rows",
-        ", how many units there are",
-    ),
+    Neighbours.ADD_OR_REMOVE: ("were added or taken away", ""),
+    Neighbours.REPLACE: ("were replaced by any other", ", how many units there are"),
 }
+
+
+def promise_in_words(epsilon: Fraction, delta: Fraction, change: str, who: str) -> str:
+    """What an ε, and a δ if there is one, promise about a change."""
+    kind, chance, exception = "Pure differential privacy", "no δ", ""
+    if delta:
+        kind, chance = "Differential privacy", f"δ = {readable_up(delta)}"
+        exception = (
+            " There is one exception: with a probability of at most δ, it shows an item that only "
+            f"this {who} has."
+        )
+    numbers = f"ε = {readable_up(epsilon)} and {chance}".replace("= ≈", "≈ ")
+    return (
+        f"{kind} with {numbers}: if {change}, the probability of what is shown here would change "
+        f"by a factor of at most {factor(epsilon)}.{exception}"
+    )
+
+
+def _few(number: int, one: str, several: str) -> str:
+    return f"one {column_name(one)} only" if number == 1 else f"at most {number:,} {several}"
 
 
 def _in_json(value: Any) -> Any:
@@ -1174,7 +1166,11 @@ def read_counting(
             )
         held["max_items"] = 1
     if "max_groups" not in held and by is not None and groups is not None and not is_row:
-        raise ValueError(f"by needs max_groups: {WHAT_MAX_GROUPS_MEANS}")
+        # Any default would cut something, or cost ε, that nobody asked for.
+        raise ValueError(
+            "by needs max_groups: the most groups that a unit counts in. With 1, each unit counts "
+            "in one group, drawn at random, so counts may be too low; with 2, ε is divided by two"
+        )
     if by is None and (groups is not None or held.get("max_groups", 1) != 1):
         raise ValueError("groups and max_groups need by: the column that says which group it is")
     if by is not None and groups is None:
@@ -1200,7 +1196,7 @@ def read_counting(
 
 
 def _read(names: Iterable[str], stated: Mapping[str, Any]) -> dict[str, Any]:
-    """What a question holds of the keywords that are stated."""
+    """The values of the stated keywords, as a question holds them."""
     held = {}
     for name in names:
         if (given := stated.get(name)) is not None:

@@ -90,9 +90,9 @@ def spend_with_keys(url: str, keys: int, epsilon: Fraction, seed: int) -> list[s
     random.Random(seed).shuffle(order)
     released = []
     for number in order:
-        request = Request(epsilon, "a request", identity="one", key=f"request {number}")
+        request = Request(epsilon, "a request", identity="one")
         try:
-            released.append(release(account, request, epsilon))
+            released.append(release(account.of(key=f"request {number}"), request, epsilon))
         except AlreadyCharged:
             continue
     return released

@@ -25,7 +25,6 @@ RELEASES = [
     (dpgap.JointTopK(2, 1), 1),
     (dpgap.Laplace(1), 1),
     (dpgap.MeasuredTopK(2, 1, method="paper"), 1),
-    (dpgap.classical(dpgap.NoisyTopK(2, 1)), 1),
     (dpgap.SparseVector(100, 2, 1, monotonic=True), 1),
 ]
 

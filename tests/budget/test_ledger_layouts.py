@@ -88,8 +88,9 @@ def test_releases_of_the_second_layout_are_shown_before_and_after_the_migration(
     assert ledger.verify() == []
     with pytest.raises(BudgetExhausted, match="'eve' may spend ε = 0"):
         shop.of("eve").reserve(Fraction(1, 9), "top 1")
+    again = Request(Fraction(1, 8), "under way", identity="cd" * 32)
     with pytest.raises(AlreadyCharged, match="request-3"):
-        shop.reserve_for(Request(Fraction(1, 8), "under way", identity="cd" * 32, key="request-3"))
+        shop.of(key="request-3").reserve_for(again)
 
 
 REFUSED: dict[str, Callable[[Ledger, LedgerAccount], object]] = {
@@ -138,8 +139,8 @@ def test_a_migrated_ledger_keeps_every_entry_and_every_head_and_goes_on(
         assert ledger.entries(name)[-1].extra == {"from": layout}
         assert ledger.verify(name, head=book[-1].hash) == []
     account = Ledger(url).account("sales")
-    request = Request(Fraction(1, 2), "top 1", identity="q", key="k", extra={"desk": 7})
-    account.reserve_for(request).settle(Fraction(1, 4), "a document")
+    request = Request(Fraction(1, 2), "top 1", identity="q", extra={"desk": 7})
+    account.of(key="k").reserve_for(request).settle(Fraction(1, 4), "a document")
     assert ledger.entries("sales")[-2].extra == {"desk": 7, "identity": "q"}
     assert account.remaining == LEFT["sales"] - Fraction(1, 4)
     assert account.paid("q") == "a document"

@@ -203,7 +203,7 @@ def test_delta_and_allowances_are_not_renewed_and_a_closed_budget_is_not(
         ({"every": "year", "epsilon": 1}, "every must be one of 'day', 'week', 'month' or 'never'"),
         ({"every": "week"}, "epsilon must be more than 0"),
         ({"every": "week", "epsilon": -1}, "epsilon must be more than 0"),
-        ({"every": NEVER, "epsilon": 1}, "is left out where renewing stops"),
+        ({"every": NEVER, "epsilon": 1}, "leave it out only to stop renewing"),
     ],
 )
 def test_what_cannot_be_renewed_is_refused(

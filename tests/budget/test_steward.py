@@ -19,6 +19,7 @@ from dpgap.budget.account import (
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
 from dpgap.budget.requests import Quota
 from dpgap.budget.steward import Steward
+from dpgap.budget.store import Store
 
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 
@@ -105,7 +106,7 @@ def test_an_entry_says_who_acted_and_whom_it_concerns(
     steward.of("sue").allow("ann", HALF)
     steward.of("sue").write_off(1, reason="the machine died")
     steward.of("sue").bind(unit="customer", reason="it was forgotten")
-    user = account.ledger._user()
+    user = account.ledger._user
     assert [
         (entry.kind, entry.actor, entry.person) for entry in account.ledger.entries("sales")
     ] == [
@@ -232,7 +233,7 @@ REFUSED: dict[str, tuple[Callable[[Steward], object], str]] = {
     "nobody": (lambda it: it.allow("", 1), "person must be 1 to 200 printable characters"),
     "no reservation": (lambda it: it.write_off(0, reason="r"), "entry 0 .* is no reservation"),
     "no entry": (lambda it: it.write_off(77, reason="r"), "entry 77 .* is no reservation"),
-    "settled": (lambda it: it.write_off(1, reason="r"), r"ended by entry 2 \(settle\) already"),
+    "settled": (lambda it: it.write_off(1, reason="r"), "was settled already, as entry 2"),
 }
 
 
@@ -247,9 +248,30 @@ def test_what_makes_no_sense_is_refused_and_writes_nothing(
     assert len(account.ledger.entries("sales")) == 3
 
 
+def test_whoever_loses_the_race_to_write_off_is_told_who_was_first(
+    account: LedgerAccount, steward: Steward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account.reserve(QUARTER, "broken off")
+    writing = Store.writing
+
+    def after_sue(store: Store, *given: Any) -> Any:
+        monkeypatch.undo()
+        steward.of("sue").write_off(1, reason="its desk is gone")
+        return writing(store, *given)
+
+    monkeypatch.setattr(Store, "writing", after_sue)
+    words = (
+        "reservation 1 of data set 'sales' was written off by 'sue' already, as entry 2: nothing"
+    )
+    with pytest.raises(ValueError, match=words):
+        steward.write_off(1, reason="nobody will settle it")
+    assert len(account.ledger.entries("sales")) == 3
+    assert account.ledger.verify() == []
+
+
 def test_a_closed_budget_is_not_raised_or_closed_again(steward: Steward) -> None:
     steward.close(reason="done")
-    with pytest.raises(ValueError, match="and is closed"):
+    with pytest.raises(ValueError, match="is closed: its total cannot be raised"):
         steward.raise_to(2, reason="more")
     with pytest.raises(ValueError, match="is closed already"):
         steward.close(reason="done")

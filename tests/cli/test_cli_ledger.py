@@ -186,7 +186,7 @@ REFUSED = {
     "renew --every year --epsilon 1": "state --every day, week or month, or --off",
     "renew --every never": "state --every day, week or month, or --off",
     "renew --every week": "--epsilon must be more than 0",
-    "renew --off --epsilon 1": "--epsilon must be more than 0, and is left out where renewing",
+    "renew --off --epsilon 1": "--epsilon must be more than 0; leave it out only to stop renewing",
     "renew --off": "is not renewed now",
     "renew sales --every week --epsilon 1": "state the data set once",
     "export --month 2026-13": "--month must be a month such as 2026-10",
@@ -388,12 +388,13 @@ def test_a_budget_is_renewed_from_the_command_line_and_says_so(
     said = _run("ledger", "show", *BUDGET)
     assert re.search(r"  new-period ε = 0\.5  from 2026-11-23\n", said)
     page = " ".join(_run("ledger", "page", *BUDGET[:2]).split())
-    assert "<bdi>sales</bdi>: E = 0.5 a week. Since the budget was opened, on " in page
-    assert ", 1.25 was spent or reserved." in page
+    assert "<bdi>sales</bdi>: the budget is E = 0.5 a week. " in page
+    assert " 1.25 was spent or reserved since it was opened on " in page
     assert (
-        "What a week's answers tell about a person is bounded by E if its total is not raised; "
-        "what n such weeks tell, by n times E, unless each week's table has other people or other "
-        "events. Unspent ε lapses at the end of a week."
+        "What the answers of one week tell about a person is bounded by E, if the total is not "
+        "raised. What the answers of n such weeks tell is bounded by n times E, or by E alone "
+        "if each week's table has other people or other events. Unspent ε lapses at the end "
+        "of a week."
     ) in html.unescape(page)
     _run("ledger", "renew", *BUDGET, "--off")
     assert "renewed" not in _run("ledger", "show", *BUDGET)
@@ -428,9 +429,9 @@ def test_the_page_says_how_much_a_week_may_tell_whose_total_was_raised(
     _run("ledger", "raise", *BUDGET, "--epsilon", str(more), "--reason", "a second survey")
     account.reserve(Fraction(1, 3), "what was raised")
     assert (
-        "In the week that began on 2026-11-23, 0.75 can be spent: that bounds what its answers "
-        "tell about a person. What another week's answers tell is bounded by E if its total is not "
-        "raised; what n such weeks tell, by n times E"
+        "In the week that began on 2026-11-23, 0.75 can be spent. What its answers tell about a "
+        "person is bounded by ε = 0.75. In any other week, it is bounded by E if the total is not "
+        "raised. What the answers of n such weeks tell is bounded by n times E, or by E alone if "
     ) in _page()
 
 
@@ -467,6 +468,15 @@ def test_a_page_of_some_days_names_them_and_leaves_out_what_was_not_there_yet() 
     page = _run("ledger", "page", *BUDGET[:2], "--month", _book()[-1].at[:7])
     assert "<dt>data sets</dt><dd>1</dd>" in page
     assert '<p class="lead">1 data set. Last entry: ' in page
+
+
+def test_a_page_of_days_without_entries_shows_what_was_spent_before_them() -> None:
+    _create()
+    _run("top-k", *ASK, "--epsilon", "1", *BUDGET)
+    page = _run("ledger", "page", *BUDGET[:2], "--month", "2999-12")
+    assert "0 <small>after 1, of 2<" in page
+    assert '<rect class="before" width="50.0%"' in page
+    assert "Grey was spent before the days of this page." in page
 
 
 def test_an_empty_ledger_has_a_page_as_well() -> None:

@@ -1,5 +1,6 @@
 """What may be asked beside counts: slips are named before anything is counted."""
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -42,7 +43,7 @@ def _count(**options: Any) -> Any:
         ({"max_groups": 2}, "need by"),
         (
             {**BY, "max_groups": None},
-            "by needs max_groups: .* 1 means that each unit counts in one",
+            "by needs max_groups: .* With 1, each unit counts in one",
         ),
         ({**BY, "max_groups": 0}, "max_groups must be at least 1"),
         ({**BY, "groups": []}, "groups must not be empty"),
@@ -116,6 +117,12 @@ def test_a_mechanism_must_know_the_sensitivity_of_sums() -> None:
         dpgap.NoisyTopK(1, 1, monotonic=True).release(_count(**SUM))
     with pytest.raises(ValueError, match="grid must be at least 1 for sums"):
         dpgap.NoisyTopK(1, 1, sensitivity=500, grid="1/2").release(_count(**SUM))
+
+
+@pytest.mark.parametrize("missing", [None, math.nan, pandas.NA, pandas.NaT])
+def test_a_missing_value_is_no_group(missing: object) -> None:
+    with pytest.raises(ValueError, match="groups must not hold None or NaN"):
+        read_groups(["de", missing])
 
 
 def test_a_range_may_state_the_groups() -> None:

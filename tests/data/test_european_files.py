@@ -121,7 +121,9 @@ def test_a_file_that_is_not_utf_8_is_refused_and_the_error_names_encoding(
     tmp_path: Path, place: int
 ) -> None:
     path = _written(tmp_path, b"Kunde;Artikel\n" + b"1;Brot\n" * place + b"2;M\xfcsli\n")
-    with pytest.raises(ValueError, match=r"in UTF-8 .* state another encoding as encoding='latin"):
+    with pytest.raises(
+        ValueError, match=r"in UTF-8 .* state another encoding .* encoding='cp1252'"
+    ):
         _found(path)
     assert _found(path, encoding="latin-1") == [1, 0, min(place, 1)]
 
@@ -224,7 +226,7 @@ def test_other_encodings_and_decimal_marks_are_refused(
 def test_both_are_for_files(tmp_path: Path, stated: dict[str, str]) -> None:
     frame = pandas.DataFrame({"Kunde": [1], "Artikel": ["Brot"]})
     for table in (frame, duckdb.from_df(frame)):
-        with pytest.raises(ValueError, match=f"{next(iter(stated))} is for files: it must be left"):
+        with pytest.raises(ValueError, match="encoding and decimal must be left out"):
             _found(table, **stated)
     for name in ("a.parquet", "a.jsonl", "a.dat"):
         path = _written(tmp_path, b"", name)

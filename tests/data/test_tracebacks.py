@@ -36,7 +36,6 @@ ENTRIES: dict[str, Callable[..., Any]] = {
     "Laplace": dpgap.Laplace(1).release,
     "CountHull": dpgap.CountHull(1, monotonic=True).release,
     "Cube": dpgap.Cube(1).release,
-    "classical": dpgap.classical(dpgap.NoisyTopK(2, 1)).release,
     "MeasuredTopK": dpgap.MeasuredTopK(2, 1).release,
     "MeasuredAbove": dpgap.MeasuredAbove(0, 2, 1).release,
     "measured_top_k": lambda answers, **options: dpgap.measured_top_k(answers, 2, 1, **options),

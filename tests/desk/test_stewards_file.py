@@ -72,8 +72,8 @@ FAULTS = {
     'domain = ["fig", "pea"]\n': (
         'domain = ["fig", "pea"]\nby = "city"\ngroups = ["Bern"]\n',
         (
-            "line 13: datasets.sales.topics.0 cannot be counted: by needs max_groups: in how many "
-            "groups a unit counts at most. 1 means that each unit counts in one group only"
+            "line 13: datasets.sales.topics.0 cannot be counted: by needs max_groups: the most "
+            "groups that a unit counts in. With 1, each unit counts in one group"
         ),
     ),
     "[datasets.sales]": (

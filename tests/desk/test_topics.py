@@ -189,7 +189,7 @@ def test_a_total_has_a_page_of_its_own_and_is_what_a_column_adds_up_to(topics: R
     said = {"topic": "turnover", "kind": "total", "epsilon": "50"}
     with topics.browser("ann") as browser, topics.program("ann") as ann:
         page = browser.get("/data/sales", params={"topic": "turnover"}).text
-        assert " add up to.<" in page
+        assert "The total over all units (unit: " in page
         assert '<input type="hidden" name="kind" value="total">' in page
         assert "total of paid" in page
         entry = ann.post("/api/v1/datasets/sales/ask", json=question(**said)).json()["entry"]

@@ -18,7 +18,7 @@ import z3
 import dpgap
 from dpgap.exact import laws, reals
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.laws import LAWS, law_named
+from dpgap.exact.laws import LAWS
 from dpgap.mechanisms.top_k import select
 from dpgap.proof import Violation
 from dpgap.proof.checker.proving import close
@@ -254,7 +254,7 @@ def test_where_log_is_broken_decimals_decide_the_same(noise, request):
 
 @pytest.mark.parametrize("name", sorted(LAWS))
 def test_floors_are_the_same_where_log_is_broken(name, request):
-    law, many = law_named(name, Fraction(700), Fraction(1)), 60
+    law, many = LAWS[name].best(Fraction(700), Fraction(1)), 60
     right = law.floors(InsecureSeededBits(5), many).tolist()
     one_by_one = [law.floor(InsecureSeededBits(seed)) for seed in range(many)]
     request.getfixturevalue("broken_log")

@@ -133,24 +133,7 @@ def test_draws_that_floats_leave_open_are_decided_exactly(monkeypatch: pytest.Mo
     assert (before == after).all()
 
 
-ALONE = [HullNoise(Fraction(20), 7), CubeNoise(Fraction(20), 6), HULL, *SMALL]
-ALONE += [kind(Fraction(1, 50), 3) for kind in (HullNoise, CubeNoise)]
-
-
-@pytest.mark.parametrize("law", ALONE, ids=repr)
-@pytest.mark.parametrize("rounding", [2.0**-49, 2.0**-6])
-def test_a_draw_alone_is_that_of_many_from_the_same_bits(
-    law: ShellNoise, rounding: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Wherever floats decide and where they do not."""
-    monkeypatch.setattr(shell_draws, "_ROUNDING", rounding)
-    alone, of_many = InsecureSeededBits(9), InsecureSeededBits(9)
-    for _ in range(300):
-        assert shells(law, alone, 1).tolist() == shell_draws._shells(law, of_many, 1).tolist()
-    assert words_drawn(alone) == words_drawn(of_many) > 600
-
-
-def test_a_word_that_says_nothing_is_refined_for_one_draw_as_for_many() -> None:
+def test_a_word_that_says_nothing_is_refined() -> None:
     class Nothing(InsecureSeededBits):
         __slots__ = ()
 
@@ -161,18 +144,7 @@ def test_a_word_that_says_nothing_is_refined_for_one_draw_as_for_many() -> None:
             return drawn
 
     law = HullNoise(Fraction(20), 7)
-    drawn = shells(law, Nothing(3), 1)
-    assert drawn.tolist() == shell_draws._shells(law, Nothing(3), 1).tolist()
-    assert drawn.max() > 40 * float(law.scale)  # since no word is smaller
-
-
-def test_leftover_words_are_drawn_again_for_one_draw_as_for_many() -> None:
-    limit = (1 << 62) + 1
-    alone, of_many = InsecureSeededBits(7), InsecureSeededBits(7)
-    for _ in range(200):
-        drawn = shell_draws._each_below(limit, 5, alone)
-        assert drawn == below(limit, (5,), of_many).tolist()
-    assert words_drawn(alone) > 1_200  # a quarter of them was drawn again
+    assert shells(law, Nothing(3), 1).max() > 40 * float(law.scale)  # since no word is smaller
 
 
 def test_whole_numbers_below_a_limit_are_uniform() -> None:
@@ -230,13 +202,11 @@ def test_where_few_shells_are_likely_a_draw_takes_no_more_words_than_it_has_coor
 def test_a_table_and_arrivals_give_the_same_law(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the border either way serves: radii are as likely by both, and a wrong scale is seen."""
     law, wrong, runs = HullNoise(Fraction(1, 3), 30), HullNoise(Fraction(10, 33), 30), 30_000
-    assert shell_draws._cells(law).are_few
+    assert shell_draws._is_tabled(law)
     table = np.bincount(shells(law, InsecureSeededBits(5), runs).max(axis=1), minlength=40)
     off = np.bincount(shells(wrong, InsecureSeededBits(6), runs).max(axis=1), minlength=40)
-    shell_draws._cells.cache_clear()
     monkeypatch.setattr(shell_draws, "_ONE_CELL", 10**9)
     arrivals = np.bincount(shells(law, InsecureSeededBits(7), runs).max(axis=1), minlength=40)
-    shell_draws._cells.cache_clear()
     assert (
         homogeneous_p(np.repeat(np.arange(40), table), np.repeat(np.arange(40), arrivals)) > LEVEL
     )

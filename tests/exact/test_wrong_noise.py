@@ -86,7 +86,7 @@ def test_a_hull_that_ignores_the_sensitivity_loses_that_many_epsilon() -> None:
 
 def all_at_least_loss(law: LaplaceNoise, count: int) -> float:
     """The log-ratio of "every one of `count` values is at least one more than it was"."""
-    return count * math.log(law.floor_tail(-1) / law.floor_tail(0))
+    return count * math.log(law.tail(0) / law.tail(1))
 
 
 def test_measuring_more_than_k_answers_with_noise_for_k_overspends() -> None:

@@ -98,7 +98,6 @@ def _laws() -> Iterable[tuple[str, Callable[[], Any]]]:
         "NoisyMax": lambda **said: dpgap.NoisyMax("1/3", **said),
         "SparseVector": lambda **said: dpgap.SparseVector(1_000, 2, 1, **said),
         "AdaptiveSparseVector": lambda **said: dpgap.AdaptiveSparseVector(1_000, 2, 1, **said),
-        "classical": lambda **said: dpgap.classical(dpgap.NoisyTopK(3, 1, **said)),
     }
     for name, made in mechanisms.items():
         for noise in ("laplace", "exponential", "staircase"):
@@ -137,7 +136,7 @@ _PLANS: dict[str, dict[str, Any]] = {
     "above": {"k": 5, "epsilon": "1/2", "select": "above", "adaptive": True},
     "paper": {"k": 5, "epsilon": 1, "method": "paper", "split": "1/3", "monotonic": True},
     "counts": {"k": 4, "epsilon": 1, "counts": {1: 9000, 10: 2000, 100: 300}, "items": 500},
-    "max items": {"k": 4, "epsilon": 1, "max_items": 2, "items_per_unit": 3.5},
+    "max items": {"k": 4, "epsilon": 1, "max_items": 2},
 }
 _SIMULATED: dict[str, Callable[[], Any]] = {
     "NoisyTopK": lambda: dpgap.NoisyTopK(3, 1),

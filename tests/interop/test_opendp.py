@@ -27,7 +27,6 @@ MADE: list[tuple[Any, str]] = [
     (dpgap.Cube(1), EITHER),
     (dpgap.MeasuredTopK(2, 1, monotonic=True), MONOTONIC),
     (dpgap.MeasuredAbove(100, 2, 1), EITHER),
-    (dpgap.classical(dpgap.NoisyTopK(2, 1)), EITHER),
 ]
 FARTHEST = 2**63 - 1
 
@@ -56,7 +55,7 @@ def test_every_mechanism_is_a_measurement(mechanism: Any, metric: str) -> None:
 def test_no_mechanism_is_left_out() -> None:
     public = {name: getattr(dpgap, name) for name in dpgap.__all__}
     releasing = {name for name, thing in public.items() if hasattr(thing, "release")}
-    assert {type(mechanism).__name__ for mechanism, _ in MADE} - {"Classical"} == releasing
+    assert {type(mechanism).__name__ for mechanism, _ in MADE} == releasing
 
 
 @pytest.mark.parametrize(("mechanism", "_"), MADE, ids=_is_named)
@@ -113,7 +112,7 @@ def test_staircase_noise_loses_epsilon_at_every_step() -> None:
     """Its steps are as long as the sensitivity, so half of it costs as much."""
     made = measurement(dpgap.NoisyTopK(2, 1, noise="staircase", sensitivity=4))
     assert [made.map(d_in) for d_in in (0, 1, 4, 5, 8)] == [0.0, 1.0, 1.0, 2.0, 2.0]
-    stream = measurement(dpgap.classical(dpgap.SparseVector(9, 2, 1, noise="staircase")))
+    stream = measurement(dpgap.SparseVector(9, 2, 1, noise="staircase"))
     assert stream.map(3) == 3.0
 
 
@@ -218,7 +217,6 @@ class _Louder(dpgap.NoisyTopK):
     ("mechanism", "error", "words"),
     [
         (_Louder(2, 1), TypeError, "mechanism must be one of NoisyTopK, .* not _Louder"),
-        (dpgap.classical(_Louder(2, 1)), TypeError, "mechanism must be one of .* not _Louder"),
         (dpgap.plan(k=2, epsilon=1), TypeError, "mechanism must be one of"),
         (dpgap.CountHull(1), ValueError, "monotonic must be True"),
         (dpgap.NoisyHistogram(1, grid="1/2"), ValueError, "grid must be left out"),

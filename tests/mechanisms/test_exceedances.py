@@ -11,7 +11,7 @@ from scipy import stats
 import dpgap
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.laws import law_named
+from dpgap.exact.laws import LAWS, ExponentialNoise, LaplaceNoise
 from dpgap.mechanisms import sparse_vector as module
 from dpgap.mechanisms.sparse_vector import Sifting, exceedances
 from law_tests import LEVEL, chi_square_p, homogeneous_p, sift
@@ -138,7 +138,7 @@ def test_sparse_runs_are_the_programs_on_the_same_noise():
 
 @pytest.mark.parametrize("noise", ["laplace", "exponential"])
 def test_the_number_of_draws_that_reach_a_line_is_binomial(noise: str):
-    law, size, line = law_named(noise, Fraction(5), Fraction(1)), 10**12, 130
+    law, size, line = LAWS[noise](Fraction(5)), 10**12, 130
     bits = InsecureSeededBits(4)
     numbers = [exceedances(law, line, size, bits).size for _ in range(2_000)]
     mean = size * float(law.tail(line))
@@ -156,7 +156,7 @@ def test_the_number_of_draws_that_reach_a_line_is_binomial(noise: str):
 def test_draws_that_floats_leave_open_are_decided_by_the_same_words(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    law = law_named("laplace", Fraction(5), Fraction(1))
+    law = LaplaceNoise(Fraction(5))
     quick = exceedances(law, 3, 100, InsecureSeededBits(5))
     sums = module.sums_of_waits
     wide = np.array([[1 - 2.0**-3], [1 + 2.0**-3]])
@@ -171,7 +171,7 @@ def test_draws_that_floats_leave_open_are_decided_by_the_same_words(
 
 
 def test_a_line_below_everything_is_reached_by_all():
-    law = law_named("exponential", Fraction(5), Fraction(1))
+    law = ExponentialNoise(Fraction(5))
     assert exceedances(law, 0, 500, InsecureSeededBits(6)).size == 500
     assert exceedances(law, 10, 0, InsecureSeededBits(6)).size == 0
 

@@ -268,7 +268,7 @@ def test_unknown_items_are_released_by_name_and_not_by_their_place():
     assert release.indices.tolist() == [-1, -1]
     assert release.promise.delta == mechanism.delta(3) > 0
     assert "Differential privacy with ε = 3000 and δ = " in release.guarantee
-    assert "an item is shown that only they have" in release.guarantee
+    assert "it shows an item that only this person has" in release.guarantee
 
 
 def test_no_unknown_item_at_all_looks_like_none_above_the_line():
@@ -313,7 +313,8 @@ def test_a_million_counts_in_groups_take_one_release():
 
 
 def test_the_line_is_the_least_that_keeps_the_chance_within_delta():
-    lines = [dpgap.HybridTopK.line_for(10, 1, "1e-6", reach=m) for m in (1, 10, 100)]
+    hybrid = dpgap.HybridTopK(0, 10, 1, monotonic=True)
+    lines = [hybrid.line_for("1e-6", reach) for reach in (1, 10, 100)]
     assert lines == [133, 156, 179]
     for line, reach in zip(lines, (1, 10, 100), strict=True):
         at, below = (dpgap.HybridTopK(t, 10, 1, monotonic=True) for t in (line, line - 1))
@@ -333,7 +334,7 @@ def test_the_line_is_the_least_that_keeps_the_chance_within_delta():
 )
 def test_no_lower_line_on_the_grid_would_do(k, epsilon, delta, reach, sensitivity, monotonic, grid):
     options = {"sensitivity": sensitivity, "monotonic": monotonic, "grid": grid}
-    line = dpgap.HybridTopK.line_for(k, epsilon, delta, reach=reach, **options)
+    line = dpgap.HybridTopK(0, k, epsilon, **options).line_for(delta, reach)
     step = Fraction(grid or 1)
     assert line % step == 0
     assert dpgap.HybridTopK(line, k, epsilon, **options).delta(reach) <= delta
@@ -358,7 +359,7 @@ def test_a_line_below_what_one_unit_has_promises_nothing():
 @pytest.mark.parametrize("delta", [0, 1, 2, -1])
 def test_a_delta_beyond_its_range_is_refused(delta):
     with pytest.raises(ValueError, match="delta must lie strictly between 0 and 1"):
-        dpgap.HybridTopK.line_for(10, 1, delta, reach=1)
+        dpgap.HybridTopK(0, 10, 1).line_for(delta, 1)
 
 
 def law_of_passing(line, items, scale):
@@ -371,7 +372,7 @@ def law_of_passing(line, items, scale):
 def test_an_item_of_one_unit_appears_with_the_chance_of_the_law_and_at_most_delta(items, k):
     """Two-sided binomial tests at level 1e-6; a line lower by one is caught at that level."""
     delta, runs = Fraction(1, 100), 200_000
-    line = int(dpgap.HybridTopK.line_for(k, 1, delta, reach=items))
+    line = int(dpgap.HybridTopK(0, k, 1, monotonic=True).line_for(delta, items))
 
     def appeared(at, seed):
         mechanism = dpgap.HybridTopK(at, k, 1, monotonic=True)
@@ -457,7 +458,7 @@ def test_p_values_are_those_of_the_released_leads():
 def test_findings_say_what_the_line_proves():
     sure = dpgap.HybridTopK(50, 3, 300, monotonic=True).release([900, 700, 1], labels=list("abc"))
     assert sure.findings[0] == (
-        "Both are truly above 50 and among the top two (each with p < 0.001)."
+        "Both are surely above 50 and among the top two (each with p < 0.001)."
     )
     nothing = dpgap.HybridTopK(50, 3, 300, monotonic=True).release([1, 2])
     assert nothing.findings == ("Nothing was found above 50.",)

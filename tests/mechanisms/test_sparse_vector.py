@@ -121,7 +121,7 @@ def _law_of_words(
 
     mass = np.array([stretched(program.threshold_law).floor_mass(int(n)) for n in steps])
     rising = {
-        way.number: np.array([stretched(way.law).floor_tail(int(n)) for n in range(-2000, 3000)])
+        way.number: np.array([stretched(way.law).tail(int(n) + 1) for n in range(-2000, 3000)])
         for way in program.ways
     }
 
@@ -181,7 +181,7 @@ def test_a_million_gaps_follow_the_exact_law():
         steps = range(-150, 150)
         mass = np.array([threshold_law.floor_mass(n) for n in steps])
         gaps = [float(mass @ [law.floor_mass(gap - 3 + n) for n in steps]) for gap in range(60)]
-        below = float(mass @ [1 - law.floor_tail(n - 4) for n in steps])
+        below = float(mass @ [1 - law.tail(n - 3) for n in steps])
         cells = [*counts.tolist(), 1_000_000 - sifted.gaps.size]
         return chi_square_p(cells, [*gaps, max(1 - below - sum(gaps), 0), below])
 

@@ -11,7 +11,6 @@ import pytest
 
 import dpgap
 from dpgap.budget.ledger import Ledger, LedgerAccount
-from dpgap.mechanisms.sparse_vector import Stream
 from dpgap.pipelines import tables
 from seams import SpyAccount
 
@@ -70,7 +69,7 @@ def test_the_guarantee_says_unit_neighbours_and_what_is_public() -> None:
     said = dpgap.top_k(SOLD, **TABLE, k=1, epsilon="2/3").guarantee
     assert "ε = 2/3" in said
     assert "added or taken away" in said
-    assert "everything with the same value in column 'who'" in said
+    assert "all rows with the same value in column 'who'" in said
     assert "The domain (a list of 31 items), the names and types of" in said
     rows = dpgap.top_k(SOLD, **TABLE | {"unit": "row"}, k=1, epsilon=1)
     assert "A unit is one row" in rows.guarantee
@@ -168,9 +167,8 @@ def test_answers_that_move_further_get_more_noise(monotonic: bool, adaptive: boo
 
 def test_a_stream_of_answers_that_move_both_ways_is_no_monotonic_one() -> None:
     answers = dpgap.counts(SOLD, **TABLE, neighbours="replace")
-    stream = Stream.on_grid(answers, answers.in_order(), None)
     with pytest.raises(ValueError, match="monotonic must be False"):
-        dpgap.MeasuredAbove(5, 1, 1, monotonic=True).release(stream)
+        dpgap.MeasuredAbove(5, 1, 1, monotonic=True).prepare(answers, None, answers.in_order())
 
 
 @pytest.mark.parametrize("function", ["top_k", "above"])

@@ -109,10 +109,12 @@ def test_a_total_has_a_document_words_and_a_page() -> None:
     assert low == 0.0  # no unit adds less
     cut, found, *_ = release.findings
     assert cut.startswith("Each who adds at least 0 and at most 50, so the total may be too low")
-    assert found == f"The total is between {low:,.1f} and {high:,.1f} (95 % confidence)."
+    assert (
+        found == f"With this limit, the total paid is {low:,.1f} to {high:,.1f} (95 % confidence)."
+    )
     assert list(release.to_frame().columns) == ["estimate", "95% low", "95% high"]
     assert "Total: paid" in release._repr_html_() + _page(release)
-    assert "cut off below 0 and above 50" in release.guarantee
+    assert "Each unit adds at least 0 and at most 50." in release.guarantee
 
 
 @pytest.mark.parametrize("value", [-4_000.0, -0.5, 3.0])
@@ -150,7 +152,7 @@ def test_a_document_whose_question_is_no_total_is_refused(name: str, value: Any)
 def test_text_that_is_no_number_is_named_where_the_total_may_be_0() -> None:
     table = pandas.DataFrame({"who": range(9), "paid": ["16,48"] * 9})
     found = dpgap.total(table, unit="who", sum="paid", at_most=50, epsilon=SURE).findings
-    assert "Amounts such as '16,48'" in found[-1]
+    assert "For '16,48' in a file, state decimal ','" in found[-1]
 
 
 def test_a_session_pays_for_a_total_and_keeps_it() -> None:
@@ -218,8 +220,17 @@ def test_the_command_line_adds_up_too(tmp_path: Path) -> None:
     said = CliRunner().invoke(app, [*words.split(), "--json"])
     assert json.loads(said.stdout)["values"] == [58.01]
     shown = CliRunner().invoke(app, [*words.split(), "--at-least", "-10", "--where", "what='fig'"])
-    assert "The total of the rows that the filter keeps is between 27 and 27" in " ".join(
-        shown.stdout.split()
+    assert (
+        "With this limit, the total paid of the rows that the filter keeps is 27 (95"
+        in " ".join(shown.stdout.split())
     )
     refused = CliRunner().invoke(app, words.replace("--at-most 50 ", "").split())
     assert (refused.exit_code, "--at-most" in refused.stderr) == (2, True)
+
+
+def test_the_sentence_of_a_total_rounds_its_ends_outwards() -> None:
+    table = pandas.DataFrame({"who": [1, 2], "paid": [8.5, 0.25]})
+    asked = {"unit": "who", "sum": "paid", "at_most": 10, "step": "0.25", "epsilon": 10**6}
+    release = dpgap.total(table, **asked)
+    assert release.interval().tolist() == [8.75, 8.75]
+    assert "the total paid is 8.7 to 8.8 (95 % confidence)." in release.findings[1]

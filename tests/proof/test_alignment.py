@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import pytest
 
@@ -419,3 +420,22 @@ def test_noise_given_for_a_check_must_fit():
     program = type("OneSided", (Noisy,), {"law": one_sided})()
     with pytest.raises(ValueError, match="support"):
         check(program, [0], [0], [-1])
+
+
+class Said(NamedTuple):
+    """What is said, by name."""
+
+    above: bool
+
+
+def test_a_program_may_return_a_named_tuple_of_its_own():
+    class SaysByName:
+        epsilon = 1
+
+        def run(self, answers, noise):
+            return Said(answers[0] + noise.draw(LaplaceNoise(Fraction(1))) >= 0)
+
+        def align(self, answers, neighbour, noise, output):
+            return [1 if output.above else -1]
+
+    assert prove(SaysByName(), n=1).verdict == "PROVED"

@@ -39,7 +39,7 @@ def test_a_release_is_audited_as_others_are(factor, caught):
 
 @pytest.mark.parametrize(("lower", "rejected"), [(0, False), (2, True)])
 def test_a_line_that_is_too_low_for_its_delta_is_found_untold(lower, rejected):
-    line = HybridTopK.line_for(1, 1, "0.01", reach=1)
+    line = HybridTopK(0, 1, 1, monotonic=True).line_for("0.01", 1)
     program = unknown_items(HybridTopK(line - lower, 1, 1, monotonic=True).run)
     claim = {"epsilon": 1, "delta": "0.01", "monotonic": True, "reach": 1}
     with bits_are(InsecureSeededBits(2)):

@@ -47,7 +47,7 @@ def test_a_refutation_carries_its_counterexample():
     assert len(row["counterexample"]["answers"]) == 2
 
 
-def test_proofs_as_a_table():
+def test_proofs_as_lines():
     result = call("prove", "never stops paying")
     assert result.exit_code == 0
     assert "REFUTED" in result.stdout
@@ -63,7 +63,7 @@ def test_audits_as_json():
     assert row["lower_bound"] > row["claimed"] == 1
 
 
-def test_audits_as_a_table():
+def test_audits_as_lines():
     result = call("audit", "right scale")
     assert result.exit_code == 0
     assert result.stdout.endswith("1 in all: 1 caught; all as expected.\n")
@@ -84,16 +84,22 @@ def test_both_commands_know_every_mechanism_by_the_same_name():
     assert {name for name, _, _ in mechanisms()} == {case.name for case in shipped()}
 
 
-@pytest.mark.parametrize("width", ["40", "60", "80"])
-def test_a_verdict_is_never_cut(width, monkeypatch):
-    monkeypatch.setenv("COLUMNS", width)
-    proved = call("prove", "no answer noise").stdout
-    assert "REFUTED" in proved.rsplit("\n", 2)[0]
-    audited = call("audit", "right scale").stdout
-    assert "caught" in audited.rsplit("\n", 2)[0]
-    assert "…" not in proved + audited
-    table = (proved + audited).split("\n")
-    assert all(len(line) <= int(width) for line in table if "in all:" not in line)
+def test_a_verdict_stands_first_however_narrow_the_terminal_is(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    proved, summed_up = call("prove", "no answer noise").stdout.splitlines()
+    assert proved.startswith("REFUTED  no answer noise: ")
+    assert summed_up == "1 in all: 1 REFUTED; all as expected."
+    audited, *_ = call("audit", "right scale").stdout.splitlines()
+    assert audited.startswith("caught   ")
+
+
+def test_a_verdict_that_was_not_expected_says_so(monkeypatch):
+    broken = Audit("made up", "shipped", "general", "document", 1.0, 1.4, 2_000, 1e-9, 0.1)
+    monkeypatch.setattr("dpgap.proof.cases.audits", lambda: [("made up", lambda: broken)])
+    result = call("audit")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("caught, NOT as expected: made up: general; document; ")
+    assert result.stdout.endswith("1 in all: 1 caught; 1 NOT as expected.\n")
 
 
 def test_progress_counts_what_is_finished_in_any_order(monkeypatch):
@@ -271,13 +277,20 @@ def test_mechanisms_of_others_are_proved_or_refuted(of_others, name, code, endin
     assert (result.exit_code, result.stdout[-len(ending) :]) == (code, ending)
 
 
+@pytest.mark.parametrize("option", ["--epsilon", "--sensitivity"])
+def test_what_a_stream_states_itself_is_not_given_beside_it(of_others, option):
+    result = call("prove", f"{of_others}:Above", option, "0.01")
+    assert result.exit_code == 2
+    assert f"{option} is not for a Stepwise" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("command", "address", "code", "words"),
     [
         ("audit", "no_such_module:f", 2, "there is no module 'no_such_module'"),
         ("audit", "{mine}.deeper:f", 2, "there is no module '{mine}.deeper'"),
         ("audit", "{mine}:f", 2, "{mine} has no 'f'"),
-        ("audit", "{mine}:refuses", 2, "the function took none of the answers that were tried"),
+        ("audit", "{mine}:refuses", 2, "the function refused all answers that were tried"),
         ("audit", "{mine}:number", 2, "{mine}:number is not callable: it is of type int"),
         ("prove", "{mine}:Scaled", 2, "{mine}:Scaled needs arguments"),
         ("prove", "{mine}:leaks", 2, "{mine}:leaks is not a mechanism: name a class or a value"),

@@ -41,7 +41,7 @@ def test_a_cost_without_the_line_is_refuted():
     def made(*, k, epsilon=1, **more):
         return FreeLine(0, k, epsilon, **more)
 
-    with pytest.raises(Violation, match="a part for each answer and the line"):
+    with pytest.raises(Violation, match="a part for each answer and the threshold"):
         prove_hybrid(made, "general")
 
 
@@ -110,7 +110,7 @@ def test_a_delta_that_forgets_a_half_or_the_reach_is_refuted():
 
     for kind, reach in ((Forgets, 1), (ForgetsReach, 2)):
         wrong = kind(9, 1, 1, monotonic=True)
-        with pytest.raises(Violation, match="items of one unit show with chance"):
+        with pytest.raises(Violation, match="items of one unit show with probability"):
             require_delta(wrong, reach)
         assert check_lone_items(wrong, 1, reach=reach).condition == "delta"
     assert check_lone_items(dpgap.HybridTopK(9, 1, 1, monotonic=True), 2, reach=2).verdict == (
@@ -131,5 +131,5 @@ def test_leads_over_the_best_loser_alone_would_show_an_item_below_the_line(monke
 
     require_kept_out(dpgap.HybridTopK(5, 1, 1), 2)
     monkeypatch.setattr(dpgap.HybridTopK, "run", over_losers)
-    with pytest.raises(Violation, match="an item below the noisy line changes"):
+    with pytest.raises(Violation, match="an item below the noisy threshold changes"):
         require_kept_out(dpgap.HybridTopK(5, 1, 1), 2)

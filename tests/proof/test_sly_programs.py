@@ -5,18 +5,29 @@ Each gives its answer away, or most of it. Each got through once, or would witho
 
 import dis
 import gc
+import itertools
 import json
 import operator
 import random
 import sys
 import time
+from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property, partial
+from os import urandom
+from random import uniform
+from secrets import randbelow
+from time import time as now
+from types import ModuleType
 
 import numpy as np
 import pytest
 
+import dpgap
 from dpgap.exact.laws import GeometricNoise, StaircaseNoise
+from dpgap.exact.shells import CubeNoise
 from dpgap.proof import BadProgram, ExponentialNoise, LaplaceNoise, Stepwise, prove, prove_every
 from dpgap.proof.checker.numbers import Stop
 
@@ -746,3 +757,270 @@ def test_a_stream_that_shifts_by_half_a_step_is_refused():
 def test_an_unknown_must_not_be_called_as_what_is_drawn(name):
     with pytest.raises(ValueError, match="another name"):
         prove(lambda unknown: ChoosesItsLaw(unknown(name)), 1)
+
+
+ONE = LaplaceNoise(Fraction(1))
+
+
+class Noisy:
+    """Says the first answer with enough noise; what is made from it does something else."""
+
+    epsilon = 1
+
+    def run(self, answers, noise):
+        return answers[0] + noise.draw(ONE)
+
+    def align(self, answers, neighbour, noise, output):
+        return [answers[0] - neighbour[0]]
+
+
+WHOLES = [
+    lambda answers: answers == [0] * len(answers),
+    lambda answers: answers != (0, 0),
+    lambda answers: sorted(answers) == answers,
+    lambda answers: answers[:1] == [0],
+    lambda answers: answers < (0, 0),
+    lambda answers: answers in ([0, 0],),
+    lambda answers: max(answers * 2),
+    lambda answers: max(2 * answers),
+    lambda answers: max(answers + answers),
+]
+
+
+@pytest.mark.parametrize("look", WHOLES)
+def test_answers_are_not_compared_as_a_whole(look):
+    """A list, a tuple and an array each do something else then."""
+
+    class Looks(Noisy):
+        def run(self, answers, noise):
+            return look(answers), answers[0] + noise.draw(ONE)
+
+    with pytest.raises(BadProgram, match="as a whole"):
+        prove(Looks(), 2)
+
+
+@pytest.mark.parametrize("within", [(1, 0), (100, 0)])
+def test_nothing_follows_from_a_range_without_answers(within):
+    with pytest.raises(BadProgram, match="no answers"):
+        prove(Raw(), 2, within=within)
+
+
+class CubeAndTotal(dpgap.Cube):
+    """A total with little noise beside values with joint noise."""
+
+    __slots__ = ()
+
+    def run(self, values, noise):
+        cells = dpgap.Cube.run(self, values, noise)
+        return cells, sum(values) + noise.draw(LaplaceNoise(Fraction(1, 100)))
+
+    def align(self, values, neighbour, noise, output):
+        cells = dpgap.Cube.align(self, values, neighbour, noise, output)
+        return [*cells, sum(values) - sum(neighbour)]
+
+
+class CubeTwice(CubeAndTotal):
+    """More draws than the noise has coordinates."""
+
+    __slots__ = ()
+
+    def run(self, values, noise):
+        return dpgap.Cube.run(self, [*values, *values], noise)
+
+    def align(self, values, neighbour, noise, output):
+        return 2 * dpgap.Cube.align(self, values, neighbour, noise, output)
+
+    def law(self, count):
+        return dpgap.Cube.law(self, 1)
+
+
+class QuietCube(dpgap.Cube):
+    """Less noise than its cost is of."""
+
+    __slots__ = ()
+
+    def run(self, values, noise):
+        law = CubeNoise(Fraction(1, 100), len(values))
+        return tuple(value + noise.draw(law) for value in values)
+
+
+@pytest.mark.parametrize(
+    ("program", "condition"),
+    [
+        (CubeAndTotal(epsilon=1), "draws"),
+        (CubeTwice(epsilon=1), "draws"),
+        (QuietCube(epsilon=1), "cost"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_a_joint_cost_is_of_the_noise_that_is_drawn(program, condition):
+    assert prove(dpgap.Cube(epsilon=1), 1).verdict == "PROVED"
+    assert prove(program, 1).condition == condition
+
+
+def _calls(look):
+    """A program that asks something else than its noise."""
+
+    class Calls(Noisy):
+        def run(self, answers, noise):
+            value = noise.draw(ONE)
+            return answers[0] + (0 if look() else value)
+
+    return Calls()
+
+
+_coin, _generator, _stream = random.Random(), np.random.default_rng(), [random.Random()]
+OUTSIDE = [
+    (lambda: uniform(0, 1) < 0.01, "random"),
+    (lambda: randbelow(100) == 0, "secrets"),
+    (lambda: urandom(1) == b"0", "posix|nt"),
+    (lambda: now() < 0, "time"),
+    (lambda: datetime.now().year < 2000, "datetime"),
+    (lambda: _coin.randrange(100) == 0, "random"),
+    (lambda: _stream[0].randrange(100) == 0, "random"),
+    (lambda: _generator.uniform() < 0.01, "numpy.random"),
+    (lambda coin=_coin.random: coin() < 0.01, "random"),
+    (lambda clock=time: clock.time() < 0, "time"),
+]
+
+
+@pytest.mark.parametrize(("look", "why"), OUTSIDE)
+def test_chance_and_time_are_found_under_any_name(look, why):
+    with pytest.raises(BadProgram, match=f"uses '({why})"):
+        prove(_calls(look), 1)
+
+
+class Cents:
+    """Looks at what it is given."""
+
+    def of(self, value):
+        return value * 100 if isinstance(value, float) else value
+
+    __call__ = of
+
+
+class CentsWhenMade:
+    def __init__(self, value):
+        self.value = value * 100 if isinstance(value, float) else value
+
+
+def _in_cents(rate, value):
+    return value * rate if isinstance(value, float) else value
+
+
+_is = operator.is_
+_cents, _partly = Cents(), partial(_in_cents, 100)
+_table = {"euro": lambda value: value * 100 if isinstance(value, float) else value}
+_module = ModuleType("helpers")
+_module.of = _table["euro"]
+HELPERS = [
+    lambda self, value: _cents.of(value),
+    lambda self, value: _cents(value),
+    lambda self, value: self.held.of(value),
+    lambda self, value: self.shared.of(value),
+    lambda self, value: self.method(value),
+    lambda self, value: _partly(value),
+    lambda self, value: _table["euro"](value),
+    lambda self, value: _module.of(value),
+    lambda self, value: CentsWhenMade(value).value,
+    lambda self, value, of=_cents.of: of(value),
+    lambda self, value: 100 * value if _is(value > 5, True) else value,
+]
+
+
+@pytest.mark.parametrize("look", HELPERS)
+def test_what_helpers_do_is_read(look):
+    class Helped(Noisy):
+        shared = Cents()
+
+        def __init__(self):
+            self.held, self.method = Cents(), Cents().of
+
+        def run(self, answers, noise):
+            return look(self, answers[0]) + noise.draw(ONE)
+
+    with pytest.raises(BadProgram, match=r"'isinstance'|'is_'"):
+        prove(Helped(), 1)
+
+
+_counter, _calls_seen = itertools.count(1), []
+
+
+def _counts_in_a_list():
+    _calls_seen.append(1)
+    return len(_calls_seen) % 1000 == 0
+
+
+def _counts_itself():
+    _counts_itself.calls += 1
+    return _counts_itself.calls % 1000 == 0
+
+
+_counts_itself.calls = 0
+
+
+class CountsItsRuns(Noisy):
+    calls = 0
+
+    def run(self, answers, noise):
+        self.calls += 1
+        value = noise.draw(ONE)
+        return answers[0] + (0 if self.calls % 1000 == 0 else value)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        CountsItsRuns(),
+        _calls(lambda: next(_counter) % 1000 == 0),
+        _calls(_counts_in_a_list),
+        _calls(_counts_itself),
+    ],
+)
+def test_what_counts_its_runs_is_not_proved(program):
+    with pytest.raises(BadProgram, match="outlives a run"):
+        prove(program, 1)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What a program may hold: numbers, and code that computes."""
+
+    first: int = 1
+
+    def of(self, value):
+        return value * self.first
+
+
+class HoldsHelpers(Noisy):
+    def __init__(self):
+        self.weights, self.labels = Weights(), {"title": ["sum"]}
+
+    @cached_property
+    def law(self):
+        return LaplaceNoise(Fraction(1))
+
+    def run(self, answers, noise):
+        return self.labels["title"][0], self.weights.of(answers[0]) + noise.draw(self.law)
+
+
+def test_helpers_that_compute_are_proved():
+    assert prove(HoldsHelpers(), 1).verdict == "PROVED"
+
+
+class ReachesOne(Noisy):
+    """Where one person moves one answer, each may have its own noise."""
+
+    reach = 1
+
+    def run(self, answers, noise):
+        return [answer + noise.draw(ONE) for answer in answers]
+
+    def align(self, answers, neighbour, noise, output):
+        return [before - after for before, after in zip(answers, neighbour, strict=True)]
+
+
+def test_a_proof_says_for_which_neighbours_it_holds():
+    rising = prove(Noisy(), 1, neighbours="rising")
+    assert str(rising).endswith("for rising neighbours")
+    assert str(prove(ReachesOne(), 2)).endswith("for general (reach 1) neighbours")

@@ -28,25 +28,25 @@ SUM = {"sum": "amount", "at_most": 200}
 UNKNOWN = {"domain": None, "delta": "1e-6"}
 LOW = "so counts may be too low."
 OR_NEGATIVE = "so totals may be too low, or too high where amounts are negative."
-SUMMED = "adds at least 0 and at most 200 to each product"
+SUMMED = "adds at least 0 and at most 200 to each item"
 
 CUT = {
     f"Each customer counts in one country only, drawn at random, {LOW}": {**BY, "max_groups": 1},
-    f"Each customer counts in at most two countries, drawn at random, {LOW}": {
+    f"Each customer counts in at most 2 groups, drawn at random, {LOW}": {
         **BY,
         "max_groups": 2,
     },
     f"Each customer counts for one product only, drawn at random, {LOW}": {"max_items": 1},
-    f"Each customer counts for at most two products, drawn at random, {LOW}": {"max_items": 2},
-    f"Each customer counts for at most 20 products, drawn at random, {LOW}": {
+    f"Each customer counts for at most 2 items, drawn at random, {LOW}": {"max_items": 2},
+    f"Each customer counts for at most 20 items, drawn at random, {LOW}": {
         **UNKNOWN,
         "max_items": 20,
     },
-    "Each customer counts in one country only and for at most two pairs of country and product, "
+    "Each customer counts in one country only and for at most 2 pairs of group and item, "
     f"drawn at random, {LOW}": {**BY, "max_groups": 1, "max_items": 2},
     f"Each customer {SUMMED}, {OR_NEGATIVE}": SUM,
     f"Each row {SUMMED}, {OR_NEGATIVE}": {**SUM, "unit": "row"},
-    "Each customer adds at least -5 and at most 1,000 to each product, "
+    "Each customer adds at least -5 and at most 1000 to each item, "
     "so totals may be too low or too high.": {**SUM, "at_most": 1000, "at_least": -5},
     f"Each customer counts for one product only, drawn at random, and {SUMMED}, {OR_NEGATIVE}": {
         **SUM,
@@ -128,7 +128,7 @@ def test_a_line_of_a_fimi_file_says_what_was_cut(unit: str | None, baskets: str)
     what = unit or "line"
     assert release.findings[0] == f"Each {what} counts for one item only, drawn at random, {LOW}"
     assert "A unit is one line of the file." in release.guarantee
-    assert f"Each {what} counts for at most 1 item, drawn at random." in release.guarantee
+    assert "Each unit counts for one item only, drawn at random." in release.guarantee
     assert "drawn at random" not in dpgap.top_k(baskets, **asked).findings[0]
 
 
@@ -149,7 +149,7 @@ def test_groups_need_to_be_told_how_many_a_unit_counts_in() -> None:
             spent.append(charge)
 
     asked = {"k": 1, **ASKED, **BY}
-    says = "by needs max_groups: .* 1 means that each unit counts in one group only, drawn at rand"
+    says = "by needs max_groups: .* With 1, each unit counts in one group, drawn at random"
     with pytest.raises(ValueError, match=says):
         dpgap.top_k(SALES, **asked, account=Payer())
     with pytest.raises(ValueError, match=says):

@@ -17,7 +17,7 @@ from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.shells import shells
 from dpgap.releases.findings import is_mostly_noise
 from dpgap.releases.release import Measured, rows_of
-from dpgap.releases.text import cells_of, to_csv
+from dpgap.releases.text import to_csv
 from faces import faces
 from seams import bits_are
 
@@ -56,7 +56,7 @@ FAR = [9000.0 - 300 * place for place in range(10)]
 def test_a_clear_release():
     release = _release(FAR, [200.0] * 10)
     assert _same_again(release) == (
-        "All ten belong among the top ten (p < 0.001).",
+        "All ten are surely among the top ten (p < 0.001).",
         "The order of all ten is sure.",
         CONFIDENCE,
         MEANING,
@@ -71,10 +71,10 @@ def test_a_mixed_release():
     assert 30 < half < 93
     enough = np.ceil(half / 26 * 10) / 10  # the median of 30, 4, 26, 30 and 3
     assert _same_again(release) == (
-        "All ten belong among the top ten (p < 0.001).",
+        "All ten are surely among the top ten (p < 0.001).",
         "The order of the first four is sure.",
         (
-            f"The order of neighbours in ranks 5 to 10 is not sure; about ε = {enough:.1f} would "
+            f"The order within ranks 5 to 10 is not sure; about ε = {enough:.1f} would "
             "separate most of them, if these estimates are right."
         ),
         CONFIDENCE,
@@ -87,8 +87,8 @@ def test_a_close_release():
     values = [1000.0 - place for place in range(10)]
     release = _release(values, [200.0] * 7 + [1.0, 2.0, 3.0])
     assert _same_again(release) == (
-        "Seven of the ten surely belong among the top ten: ranks 1 to 7.",
-        "The order of ranks 1 to 10 is not sure; even ten times this ε may not be enough.",
+        "Seven of the ten are surely among the top ten: ranks 1 to 7.",
+        "The order within ranks 1 to 10 is not sure; even ten times this ε may not be enough.",
         CONFIDENCE,
         MEANING,
     )
@@ -115,7 +115,7 @@ def test_a_hopeless_release_says_so_first():
 
 
 def test_a_winner_alone():
-    assert _release([500.0], [90.0]).findings[0] == "It is truly the largest (p = 0.011)."
+    assert _release([500.0], [90.0]).findings[0] == "It is surely the largest (p = 0.011)."
     assert _release([500.0], [9.0]).findings[0] == (
         "Little is sure here: it is not sure that it is the largest."
     )
@@ -124,15 +124,15 @@ def test_a_winner_alone():
 def test_some_may_be_0_and_groups_are_named():
     release = _release([900.0, 890.0, 500.0, 490.0, 3.0], [120.0, 120.0, 120.0, 120.0, 1.0])
     said = _same_again(release)
-    assert said[0] == "Four of the five surely belong among the top five: ranks 1 to 4."
-    assert said[1].startswith("The order of neighbours in ranks 1 and 2, and ranks 3 and 4 is not")
+    assert said[0] == "Four of the five are surely among the top five: ranks 1 to 4."
+    assert said[1].startswith("The order within ranks 1 and 2 and within ranks 3 and 4 is not")
     assert said[2] == "The true value of rank 5 may be 0."
     assert release.groups() == ((1, 2), (3, 4), (5,))
 
 
 def test_ranks_are_by_estimate_and_leads_go_with_their_items():
     release = _release([10.0, 900.0, 500.0], [1.0, 90.0, 80.0])
-    assert "Two of the three surely belong among the top three: ranks 1 and 2." in release.findings
+    assert "Two of the three are surely among the top three: ranks 1 and 2." in release.findings
     assert release.columns()["index"] == release.indices[[1, 2, 0]].tolist()
     assert release.columns()["p"] == release.p_values[[1, 2, 0]].tolist()
 
@@ -141,19 +141,19 @@ def test_an_estimate_outside_its_interval_is_explained():
     release = _release(FAR, [200.0] * 10)
     moved = release.estimates - 100 * (np.arange(10) == 2)
     assert _same_again(replace(release, estimates=moved))[2] == (
-        "The estimate of rank 3 is outside its interval: the interval uses the measurement "
-        "alone, and the estimate also uses the leads."
+        "Estimates outside their intervals: rank 3. An interval uses the measurement alone, and "
+        "an estimate also uses the leads."
     )
     moved = moved - 100 * (np.arange(10) == 6)
     assert _same_again(replace(release, estimates=moved))[2] == (
-        "The estimates of ranks 3 and 7 are outside their intervals: intervals use the "
-        "measurement alone, and estimates also use the leads."
+        "Estimates outside their intervals: ranks 3 and 7. An interval uses the measurement "
+        "alone, and an estimate also uses the leads."
     )
 
 
 def test_a_set_belongs_as_a_whole_or_not_at_all():
     sure = _release(FAR, [90.0])
-    assert sure.findings[0] == "All ten belong among the top ten (p = 0.011)."
+    assert sure.findings[0] == "All ten are surely among the top ten (p = 0.011)."
     assert sure.p_values.tolist() == [sure.set_p_value] * 10
     unsure = _release(FAR, [30.0])
     assert not unsure.belong().any()
@@ -181,7 +181,7 @@ def test_what_was_measured_to_be_above_is_sure_though_its_lead_proves_nothing():
     no_lead = Evidence((0.0, 0.0, 0.0), (SCALE,) * 3)
     release = replace(_above(6000), evidence=no_lead)
     assert _same_again(release)[:2] == (
-        "All three are truly above 6,000.",
+        "All three are surely above 6,000.",
         "The order of all three is sure.",
     )
     low = release.measurements - release.ends_of_all(0.975)[:, 0]
@@ -217,7 +217,7 @@ def test_at_most_5_percent_of_releases_say_of_what_is_on_the_line_that_it_is_abo
 def test_what_is_surely_above_and_what_is_not():
     release = _above(6000)
     assert _same_again(release)[:2] == (
-        "All three are truly above 6,000 (each with p < 0.001).",
+        "All three are surely above 6,000 (each with p < 0.001).",
         "The order of all three is sure.",
     )
     evidence = Evidence((90.0, 80.0, 2.0), (SCALE,) * 3)
@@ -229,7 +229,7 @@ def test_what_is_surely_above_and_what_is_not():
     )
     weak = replace(release, evidence=Evidence((100.0, 100.0, 75.0), (SCALE,) * 3))
     assert weak.findings[0] == (
-        "All three are truly above 6,000 (p = 0.024 for the least sure of them)."
+        "All three are surely above 6,000 (p = 0.024 for the least sure of them)."
     )
     weak = replace(release, evidence=Evidence((1.0, 2.0, 3.0), (SCALE,) * 3))
     unsure = replace(weak, **_measured(release, 6003, 6002, 6001))
@@ -249,12 +249,12 @@ def test_what_is_surely_above_and_what_is_not():
 def test_the_papers_method_claims_what_its_measurements_support():
     release = _above(6000, method="paper")
     assert _same_again(release) == (
-        "All three are truly above 6,000.",
+        "All three are surely above 6,000.",
         "The order of all three is sure.",
         CONFIDENCE,
         (
-            "There are no p-values: Laplace noise can be negative, so a lead does not prove who "
-            "belongs."
+            "There are no p-values: Laplace and staircase noise can be negative, so a lead does "
+            "not prove who belongs."
         ),
     )
     close = dpgap.measured_top_k([1000] * 30, 10, 1, monotonic=True, method="paper")
@@ -262,7 +262,7 @@ def test_the_papers_method_claims_what_its_measurements_support():
     unknown = replace(close, measured_by=None)
     assert unknown.difference(1, 10)[1:] == (-np.inf, np.inf)
     assert unknown.groups() == (tuple(range(1, 11)),)
-    assert "Their order is not known" in unknown.findings[0]
+    assert "Their order is unknown" in unknown.findings[0]
 
 
 SOLD = pandas.DataFrame({"who": range(900), "what": ["fig"] * 600 + ["pea"] * 300})
@@ -286,7 +286,7 @@ def test_nothing_is_said_in_words_everywhere(release):
 def test_a_table_says_the_same_as_its_document():
     release = dpgap.top_k(SOLD, **ASKED)
     assert _same_again(release)[:2] == (
-        "Both belong among the top two (p < 0.001).",
+        "Both are surely among the top two (p < 0.001).",
         "The order of both is sure.",
     )
 
@@ -294,7 +294,7 @@ def test_a_table_says_the_same_as_its_document():
 def test_the_confidence_is_said_of_what_is_claimed_and_of_nothing_else():
     bare = dpgap.NoisyTopK(2, 9, noise="exponential").release([900, 800, 10])
     assert _same_again(bare) == (
-        "Both belong among the top two (p < 0.001).",
+        "Both are surely among the top two (p < 0.001).",
         "Claims about who belongs are all correct with 95 % confidence.",
         MEANING,
     )
@@ -363,7 +363,7 @@ def test_the_order_of_what_may_not_belong_is_that_of_what_is_shown():
 
 def test_an_interval_without_a_lower_end_is_shown_as_at_most_its_upper_end():
     release = _read_off([900, 600, *[300] * 40], 3)
-    cells, (*_, last) = cells_of(release), rows_of(release)
+    cells, (*_, last) = release.cells(), rows_of(release)
     assert (last["low"], cells["95% low"][-1]) == (None, "–")
     assert cells["95% high"][-1] == f"≤ {last['high']:.0f}"
     assert not any("≤" in cell for cell in cells["95% high"][:-1])
@@ -381,7 +381,7 @@ def test_totals_near_0_of_a_column_of_text_may_be_those_of_amounts_that_are_no_n
     for amounts in (["16,48"] * 900, ["$16.48"] * 900):
         of_what, first, *others = _same_again(_paid(amounts))
         assert of_what.startswith("Each row adds")
-        assert first.startswith("Amounts such as '16,48' or '$16.48' are not numbers as written.")
+        assert first.startswith("Amounts such as '$16.48' are not numbers.")
         assert "If column 'paid' has such text" in first
         assert others
     assert not any("such text" in each for each in _same_again(_paid(["16.48"] * 900)))
@@ -397,7 +397,7 @@ def test_nothing_above_a_line_says_so_too():
     asked = {"item": "what", "domain": ["fig", "pea"], "sum": "paid", "at_most": 50}
     release = dpgap.above(sold, unit="row", threshold=10**6, epsilon=1, k=1, **asked)
     cut, amounts, nothing = _same_again(release)
-    assert cut.startswith("Each row adds at least 0 and at most 50 to each what")
+    assert cut.startswith("Each row adds at least 0 and at most 50 to each item")
     assert "If column 'paid' has such text, it is ignored" in amounts
     assert nothing == "Nothing was found above 1,000,000."
 

@@ -29,7 +29,7 @@ ITEMS = [f"item {at}" for at in range(12)]
 
 BELONG = re.compile(
     r"(?P<who>all \w+|both|it|\w+ of the \w+) "
-    r"(?:surely belongs?|belong|is truly|are truly|are surely|is surely)"
+    r"(?:are surely|is surely)"
     r"(?: (?P<largest>the largest)| above (?P<line>[\d,.]+))?"
     r"(?: (?:and )?among the top (?P<top>\w+))?"
 )

@@ -13,7 +13,6 @@ import dpgap
 from dpgap.question import Filter
 from dpgap.releases.page import Scale, page, rendered, together
 from dpgap.releases.release import LedgerReference, title_of
-from dpgap.releases.text import cells_of
 from releases_to_show import released
 
 
@@ -49,7 +48,7 @@ def test_a_filter_stands_below_the_title() -> None:
     asked = replace(release.question, where=Filter("country = 'CH'"))
     filtered = replace(release, question=asked)
     assert title_of(filtered) == "Top 3: product, by customer count, with a filter"
-    assert "Only rows where country = 'CH'." in _words(page(filtered))
+    assert "Only these rows count: country = 'CH'." in _words(page(filtered))
 
 
 def test_no_line_ends_between_a_sign_and_its_number() -> None:
@@ -113,7 +112,7 @@ def test_a_fragment_leaves_title_and_styles_to_the_page_around_it() -> None:
 
 def test_numbers_have_separators_and_names_are_whole() -> None:
     release = released(3, "long")
-    cells = cells_of(release)
+    cells = release.cells()
     assert all(re.fullmatch(r"\d,\d{3}\.\d", cell) for cell in cells["estimate"])
     assert [len(name) for name in cells["item"]] == [300] * 3
     assert all(f"<bdi>{name}</bdi>" in page(release) for name in cells["item"])
@@ -201,16 +200,16 @@ def test_whole_numbers_have_no_point_unless_another_number_of_the_table_has() ->
         assert not re.search(r"\d\.0", shown[: shown.index("differential privacy")])
     values = np.array([1.0, 2.5])
     mixed = replace(dpgap.CountHull(1, monotonic=True).release([1, 2]), values=values)
-    assert cells_of(mixed)["value"] == mixed.cells()["value"] == ["1.0", "2.5"]
+    assert mixed.cells()["value"] == mixed.cells()["value"] == ["1.0", "2.5"]
     assert mixed.columns()["low"][0].is_integer()
-    assert re.fullmatch(r"-\d+\.0", cells_of(mixed)["low"][0])
+    assert re.fullmatch(r"-\d+\.0", mixed.cells()["low"][0])
 
 
 def test_a_name_is_written_in_one_way_wherever_it_is_shown() -> None:
     labels = ["fig\x1b[2J", "", ("pea", np.int64(3)), None]
     release = dpgap.NoisyTopK(4, 1000).release([900, 600, 300, 0], labels=labels)
     written = [r"fig\x1b[2J", '""', "['pea', 3]", "None"]
-    assert release.cells()["label"] == cells_of(release)["label"] == written
+    assert release.cells()["label"] == release.cells()["label"] == written
     assert r"fig\x1b[2J" in str(release)
 
 
@@ -221,12 +220,12 @@ def test_a_set_has_one_p_value_which_is_of_no_row() -> None:
     )
     assert joint.is_proved_as_a_set
     assert not ranked.is_proved_as_a_set
-    assert "p" in cells_of(ranked)
-    assert "p" not in cells_of(joint)
+    assert "p" in ranked.cells()
+    assert "p" not in joint.cells()
     assert "p" not in joint.cells()
     assert joint.set_p_value is not None
 
 
 def test_a_label_that_is_a_number_keeps_its_digits() -> None:
     named = dpgap.NoisyTopK(1, 9).release([1, 5000], labels=[0.25, 1.75])
-    assert named.cells()["label"] == cells_of(named)["label"] == ["1.75"]
+    assert named.cells()["label"] == named.cells()["label"] == ["1.75"]

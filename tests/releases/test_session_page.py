@@ -41,7 +41,7 @@ def test_every_question_has_its_part_and_all_have_one_guarantee() -> None:
     ]
     words = _words(shown)
     assert words.count("ifferential privacy with ε") == 1
-    assert words.count("p: how often luck") == words.count("A unit is everything") == 1
+    assert words.count("p: how often luck") == words.count("A unit is all rows") == 1
     assert words.count("There are no p-values") == 2
     assert words.index("There are no p-values") < words.index("What is guaranteed")
     assert words.count("A dot is an estimate") == len(SESSION) - 1

@@ -243,4 +243,4 @@ def test_a_session_shows_its_budget_even_if_nothing_was_asked() -> None:
 def test_a_count_whose_ends_are_one_number_says_that_number() -> None:
     table = pandas.DataFrame({"patient": range(545)})
     count = dpgap.count(table, unit="patient", epsilon=100)
-    assert count.findings == ("There are 545 patients (95 % confidence).",)
+    assert count.findings == ("The patient count is 545 (95 % confidence).",)

@@ -18,6 +18,7 @@ from dpgap.releases.document import _KINDS, SHOWN, handed_out
 from dpgap.releases.page import environment, page, session_page
 from dpgap.releases.release import Release
 from dpgap.releases.text import shown
+from every_kind import indices_alone
 from seams import quick_in
 
 EPSILONS = ("0.001", 5, 1000, 10**6)
@@ -57,7 +58,7 @@ _SUM = {"sum": "paid", "at_most": 3, "at_least": -1}
 _UNKNOWN = {"domain": None, "delta": "1e-6"}
 RELEASES: dict[str, Kind] = {
     "indices": _of_array(
-        lambda counts, k, epsilon: dpgap.classical(dpgap.NoisyTopK(k, epsilon)).release(counts)
+        lambda counts, k, epsilon: indices_alone(dpgap.NoisyTopK(k, epsilon).release(counts))
     ),
     "top-k": _of_array(
         lambda counts, k, epsilon: dpgap.NoisyTopK(k, epsilon, noise="exponential").release(counts)
@@ -151,19 +152,19 @@ def account(tmp_path: Path) -> LedgerAccount:
 
 
 BROKEN = {
-    "dpgap.releases.findings._kinds": "findings",
+    "dpgap.releases.findings._facts": "findings",
     "dpgap.releases.findings._members": "members",
     "dpgap.releases.findings._order": "order",
-    "dpgap.releases.findings._is_noise": "shade of noise",
-    "dpgap.releases.findings._clauses": "cutting",
+    "dpgap.releases.release.Measured.groups": "shade of noise",
+    "dpgap.question.Question.limits": "cutting",
     "dpgap.releases.release._of_question": "title",
-    "dpgap.releases.release.way_in_words": "remark",
+    "dpgap.releases.release.approximately": "remark",
     "dpgap.question.Question.guarantee": "guarantee",
-    "dpgap.releases.release.rows_of": "rows",
+    "dpgap.releases.release.measured_columns": "rows",
     "dpgap.releases.release._shown": "rows",
     "dpgap.releases.document.rows_of": "items",
     "dpgap.releases.page.Scale.of": "picture",
-    "dpgap.releases.page.plural": "lead",
+    "dpgap.releases.page.readable": "lead",
     "dpgap.releases.page._reading": "reading",
     "dpgap.releases.page.exact_text": "making",
 }
@@ -237,7 +238,7 @@ def test_the_other_sentences_are_said_where_one_fails(
     release = RELEASES["table"]([600, 300, 5, 0])(2, 9)
     whole = release.findings
 
-    def _order(release: Release) -> None:
+    def _order(release: Release, facts: Any) -> None:
         raise ValueError(f"{release.labels}")
 
     monkeypatch.setattr("dpgap.releases.findings._order", _order)

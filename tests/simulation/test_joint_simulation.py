@@ -77,10 +77,10 @@ def test_simulated_runs_have_the_law_of_releases_where_sets_are_many(table: str)
         assert homogeneous_p(one, other) > LEVEL
 
 
-def test_a_trial_with_far_more_runs_and_answers_takes_no_more_draws_than_marks():
+def test_sets_of_very_many_answers_are_in_order_and_lead():
     answers = (10**6 / np.arange(1, 41_271)).astype(np.int64)
-    runs = dpgap.simulate(dpgap.JointTopK(10, 1, monotonic=True), answers, runs=20_000, seed=1)
-    assert runs.indices.shape == (20_000, 10)
+    runs = dpgap.simulate(dpgap.JointTopK(10, 1, monotonic=True), answers, runs=200, seed=1)
+    assert runs.indices.shape == (200, 10)
     assert (np.diff(runs.indices, axis=1) > 0).all()
     assert (runs.leads >= 0).all()
 

@@ -174,8 +174,8 @@ def _asks_for_too_much(self, law, bars, border, rng):
 _reaching = Ranked.reaching
 
 
-def _early(self, needs, cost_of_a_hit):
-    return [int(self.borders[9])] * needs[0][1].size
+def _early(self, thresholds):
+    return np.full(thresholds.size, self.ranked.borders[9])
 
 
 def _early_top_k(program, ranked, rng):
@@ -189,14 +189,14 @@ NOISY_ABOVE = dpgap.AdaptiveSparseVector("38.5", 3, "0.2", monotonic=True, branc
 @pytest.mark.parametrize("bug", [_loses_the_tail, _asks_for_too_much])
 def test_a_planted_pruning_bug_is_caught(monkeypatch, bug):
     monkeypatch.setattr(Ranked, "reaching", bug)
-    monkeypatch.setattr(Ranked, "border", _early)
+    monkeypatch.setattr(selections._Stream, "borders", _early)
     monkeypatch.setattr(selections, "_border", _early_top_k)
     assert min(top_k_p_values(NOISY_TOP, "ties").values()) < LEVEL / 10
     assert min(above_p_values(NOISY_ABOVE, "ties").values()) < LEVEL / 10
 
 
 def test_where_the_border_lies_changes_no_law(monkeypatch):
-    monkeypatch.setattr(Ranked, "border", _early)
+    monkeypatch.setattr(selections._Stream, "borders", _early)
     monkeypatch.setattr(selections, "_border", _early_top_k)
     p_values = top_k_p_values(NOISY_TOP, "ties") | above_p_values(NOISY_ABOVE, "ties")
     assert min(p_values.values()) > LEVEL / len(p_values), p_values

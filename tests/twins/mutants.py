@@ -238,8 +238,8 @@ def _divided_by_nothing() -> AbstractContextManager[Any]:
         wanted, width = sorted(apart, reverse=True)[len(apart) // 2], release.half_width_of_pairs()
         return "" if wanted * 10 < width else f"; about {width / wanted} times this ε"
 
-    def attempted(part: str, make: Callable[[], Any], otherwise: Any = None) -> Any:
-        return make()
+    def attempted(part: str, otherwise: Any, make: Callable[..., Any], *given: Any) -> Any:
+        return make(*given)
 
     return _all_of(
         mock.patch.object(findings, "_advice", advice),

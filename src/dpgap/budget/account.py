@@ -46,12 +46,12 @@ from dpgap.exact.parameters import (
 
 
 UNIT = Fraction(1, 10**30 * math.lcm(*range(1, 25)))
-"""What all new entries are whole multiples of."""
+"""All amounts of new entries are whole multiples of this."""
 _TOO_LARGE = 10**100
 
 
 def rounded_up(number: Fraction) -> Fraction:
-    """The next multiple of the unit: what a charge is recorded as.
+    """The number rounded up to a multiple of the unit. Charges are recorded so.
 
     >>> rounded_up(Fraction(1, 3)), rounded_up(Fraction(1, 29)) > Fraction(1, 29)
     (Fraction(1, 3), True)
@@ -60,13 +60,13 @@ def rounded_up(number: Fraction) -> Fraction:
 
 
 def rounded_down(number: Fraction) -> Fraction:
-    """The multiple of the unit before: what a total is recorded as."""
+    """The number rounded down to a multiple of the unit. Totals are recorded so."""
     return math.floor(number / UNIT) * UNIT
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """An ε and a δ. What releases cost adds up, each for itself."""
+    """An ε and a δ. The costs of releases add up, ε and δ each for itself."""
 
     epsilon: Fraction
     delta: Fraction = Fraction(0)
@@ -80,10 +80,6 @@ class Amount:
     def fits(self, limit: "Amount") -> bool:
         """Whether neither ε nor δ is above the limit."""
         return self.epsilon <= limit.epsilon and self.delta <= limit.delta
-
-    def up(self) -> "Amount":
-        """As a charge is recorded."""
-        return Amount(rounded_up(self.epsilon), rounded_up(self.delta))
 
     def down(self) -> "Amount":
         """As a total is recorded; one that is too large is refused."""
@@ -100,7 +96,7 @@ class Amount:
 
     @property
     def at_least(self) -> str:
-        """The same in words, rounded down: for what is left."""
+        """The amount in words, rounded down: what is left must never look like more."""
         return self._in_words(readable_down)
 
     def _in_words(self, readable: Callable[[Fraction], str]) -> str:
@@ -112,7 +108,7 @@ NOTHING = Amount(Fraction(0))
 
 
 def granted(epsilon: Rational, delta: Rational) -> Amount:
-    """A total as it is recorded: rounded down, and more than nothing."""
+    """A total as it is recorded: rounded down, and its ε above 0."""
     exact = Amount(positive_rational("epsilon", epsilon), rational("delta", delta))
     if not 0 <= exact.delta < 1:
         raise ValueError(f"delta must be at least 0 and less than 1, not {delta!r}")
@@ -152,7 +148,7 @@ class QuotaExhausted(BudgetExhausted):
 
 
 class RefusedRequest(ValueError):  # noqa: N818 - it says what happened
-    """What is asked contradicts what the budget is for. Nothing was charged."""
+    """The request is not private, or not about what the budget is for. Nothing was charged."""
 
 
 class KeyUsed(RefusedRequest):
@@ -176,7 +172,7 @@ class UnsettledWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be paid for. Every word of it is public.
+    """A release to be paid for. Every word of it is public.
 
     >>> Request(Fraction(1, 2), {"epsilon": Fraction(1, 2)}).purpose
     "{'epsilon': 0.5}"
@@ -184,18 +180,14 @@ class Request:
 
     epsilon: Fraction
     about: object
-    """What is asked: one plain line; or a mechanism, whose parameters say it."""
+    """The question in one plain line; or a mechanism, whose parameters are the question."""
     delta: Fraction = Fraction(0)
     facts: Mapping[str, Any] | None = None
-    """What is known of the table: "table", "unit", "neighbours", "columns" and "private".
-
-    A bare array states nothing."""
+    """Of the table: "table", "unit", "neighbours", "columns" and "private". An array has none."""
     identity: str | None = None
     """A hash of the question: the same for the same question, however it was put."""
-    key: str | None = None
-    """Chosen by whoever asks: what is sent twice with one key is charged once."""
     extra: Mapping[str, Any] | None = None
-    """What else the ledger's entry keeps, as values of JSON."""
+    """Values of JSON that the ledger's entry keeps as well."""
 
     @property
     def purpose(self) -> str:
@@ -316,15 +308,18 @@ def reserved(account: Account | None, request: Request) -> Reservation | None:
         return None
     if isinstance(account, Archive):
         return account.reserve_for(request)
-    if not request.delta:
-        return account.reserve(request.epsilon, request.purpose)
-    if "delta" not in signature(account.reserve).parameters:
+    if not callable(getattr(account, "reserve", None)):
+        raise TypeError(
+            'account must be one that pays, such as dpgap.Ledger(url).account("sales"), not '
+            f"{type(account).__name__}"
+        )
+    with_delta = {"delta": request.delta} if request.delta else {}
+    if with_delta and "delta" not in signature(account.reserve).parameters:
         raise RefusedRequest(
             "delta must be 0 for this account: its `reserve` takes no delta. Use a ledger or a "
             "session for unknown items"
         )
-    reserve: Callable[..., Reservation] = account.reserve
-    return reserve(request.epsilon, request.purpose, delta=request.delta)
+    return account.reserve(request.epsilon, request.purpose, **with_delta)
 
 
 class InMemoryBudget(ProcessBound):

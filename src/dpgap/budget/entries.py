@@ -1,4 +1,4 @@
-"""One line of a book, and the text that seals it.
+"""One entry of a book, and the text that seals it.
 
 The *body* of an entry is one canonical JSON text with everything that the entry says, and its
 *hash* is the SHA-256 of exactly this text: any program can check it. The body holds the hash of
@@ -34,7 +34,6 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import date, timedelta
 from fractions import Fraction
 from functools import lru_cache
-from types import NoneType
 from typing import Any, NamedTuple
 
 from dpgap._package import public
@@ -48,9 +47,6 @@ RENEW, NEW_PERIOD = "renew", "new-period"
 
 FIRST, SECOND, THIRD = 1, 2, 3
 """Versions of entries, and layouts of ledgers. Only the third is written."""
-
-PURE, EPSILON_DELTA = "pure", "epsilon-delta"
-"""How charges are added up, and what they are amounts of."""
 
 _NUMBER = re.compile("-?[0-9]+(/[0-9]+)?")
 
@@ -118,7 +114,7 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a book. No entry ever holds a private value."""
+    """One entry of a book. No entry ever holds a private value."""
 
     dataset: str
     number: int
@@ -127,7 +123,7 @@ class Entry:
     reservation: int | None
     """The number of the reservation that a settlement or a write-off ends."""
     charge: Amount
-    """What is opened with, set aside, spent after all, or granted."""
+    """The amount that this entry opens with, sets aside, spends or grants."""
     granted: Amount
     """The total that all releases together may cost."""
     used: Amount
@@ -135,7 +131,6 @@ class Entry:
     held: Amount
     """All that is set aside and not settled, this entry included. It counts as spent."""
     purpose: str
-    """What was asked, in one line."""
     who: str
     """The user and the machine that wrote the entry."""
     at: str
@@ -159,10 +154,6 @@ class Entry:
     """How many characters all archived documents have, this entry's included."""
     period: Renewal | None = None
     """How the budget is renewed; None: it never was."""
-    range: None = None
-    """The dates of the rows that the budget is for; None: all."""
-    accounting: str = PURE
-    currency: str = EPSILON_DELTA
     extra: Mapping[str, Any] = field(default_factory=dict)
     """What only this kind of entry has: facts of a table, the hash of a document, …"""
     hash: str = ""
@@ -210,11 +201,10 @@ class Entry:
 
     def body(self) -> str:
         """All of the entry but its hash, as one canonical text."""
-        values = {stored: getattr(self, name) for stored, name in _STORED[self.version].items()}
-        content = {
-            stored: value.exact() if isinstance(value, Amount | Renewal) else value
-            for stored, value in values.items()
-        }
+        content: dict[str, Any] = {**_FIXED[self.version]}
+        for stored, name in _STORED[self.version].items():
+            value = getattr(self, name)
+            content[stored] = value.exact() if isinstance(value, Amount | Renewal) else value
         if self.version == FIRST:
             return json.dumps([it[0] if isinstance(it, list) else it for it in content.values()])
         return canonical(content)
@@ -228,10 +218,9 @@ class Entry:
         return replace(self, hash=self.seal())
 
 
-_TYPES: dict[str, Any] = {each.name: each.type for each in fields(Entry)}
-_TYPES |= {"range": NoneType, "extra": dict}
+_TYPES: dict[str, Any] = {each.name: each.type for each in fields(Entry)} | {"extra": dict}
 _NAMES = [name for name in _TYPES if name != "hash"]
-_NEW_NAMES = {"actor", "archived", "period", "range", "accounting", "currency"}
+_NEW_NAMES = {"actor", "archived", "period"}
 _OLD_NAMES = {"reservation": "about", "person_spent": "own", "extra": "more"}
 _STORED = {
     FIRST: {name: name for name in _NAMES[: _NAMES.index("version")]},
@@ -240,20 +229,13 @@ _STORED = {
 }
 """The fields of an entry of each version, by their names in its body."""
 _AMOUNTS = ("charge", "granted", "used", "held", "person_spent", "allowance")
-_KNOWN = {"range": None, "accounting": PURE, "currency": EPSILON_DELTA}
-"""The only values that this dpgap knows."""
+_OF_THE_THIRD = {"range": None, "accounting": "pure", "currency": "epsilon-delta"}
+_FIXED: dict[int, dict[str, Any]] = {FIRST: {}, SECOND: {}, THIRD: _OF_THE_THIRD}
+"""What else a body of each version says. Another value there is one of a later dpgap."""
 
 
-_encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def canonical(content: object) -> str:
-    r"""The one JSON text of a value: sorted keys, no spaces, ASCII only.
-
-    >>> canonical({"b": "ε", "a": [1, None]})
-    '{"a":[1,null],"b":"\\u03b5"}'
-    """
-    return _encoder.encode(content)
+canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+"""The one JSON text of a value: sorted keys, no spaces, ASCII only."""
 
 
 def hash_of(text: str) -> str:
@@ -267,7 +249,7 @@ def read_entry(version: int, body: str, hash: str = "") -> Entry:
         raise UnreadableEntry(
             f"was made by a later dpgap, as version {version}: update dpgap to read it"
         )
-    stored = _STORED[version]
+    stored, fixed = _STORED[version], _FIXED[version]
     try:
         content = json.loads(body)
         if (json.dumps(content) if version == FIRST else canonical(content)) != body:
@@ -275,19 +257,21 @@ def read_entry(version: int, body: str, hash: str = "") -> Entry:
         if version == FIRST:
             said = dict(zip(stored, content, strict=True)) | {"version": FIRST}
             said |= {name: [said[name], "0"] for name in _AMOUNTS if name in said}
-        elif content.keys() == stored.keys():
+        elif content.keys() == stored.keys() | fixed.keys():
             said = {name: content[it] for it, name in stored.items()}
         else:
             raise ValueError
         if (period := said.get("period")) is not None:
             said["period"] = _read_renewal(period)
-        for name in (name for name in _KNOWN if said.get(name, _KNOWN[name]) != _KNOWN[name]):
-            raise UnreadableEntry(_OF_LATER.format(name))
-        for name in (name for name in _AMOUNTS if name in said):
-            if said[name] is not None or name != "allowance":
-                said[name] = _read_amount(*said[name])
-        is_typed = all(isinstance(value, _TYPES[name]) for name, value in said.items())
-        if not is_typed or said["version"] != version:
+        for name in fixed:
+            if content[name] != fixed[name]:
+                raise UnreadableEntry(_OF_LATER.format(name))
+        for name, value in said.items():
+            if name in _AMOUNTS and value is not None:
+                said[name] = _read_amount(*value)
+            if not isinstance(said[name], _TYPES[name]):
+                raise TypeError
+        if said["version"] != version:
             raise TypeError
         return Entry(**said, hash=hash)
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
@@ -357,11 +341,10 @@ class Author(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """Where a book stands: its last entry, and what else the next one follows from."""
+    """Where a book stands: its last entry, and the last that concerns the person who acts next."""
 
     last: Entry
     mine: Entry | None = None
-    """The last entry that concerns the person of the next one."""
 
     @property
     def left(self) -> Amount:
@@ -384,13 +367,10 @@ def opening(
     version: int = THIRD,
 ) -> Entry:
     """The first entry of a book; "facts" in `extra` state the table that it is for."""
-    blank = Entry(dataset, 0, CREATE, None, total, total, NOTHING, NOTHING, "", "", "", "", version)
-    bound = 0 if extra and "facts" in extra else None
-    return replace(blank, **author._asdict(), bound=bound, extra=extra or {}).sealed()
-
-
-_UNSTATED = dict[str, Any](reservation=None, charge=NOTHING, purpose="", key=None)
-"""What an entry says of itself if nothing is stated; its `extra` is a dictionary of its own."""
+    stated: dict[str, Any] = {"version": version, "extra": extra or {}, **author._asdict()}
+    stated["bound"] = 0 if extra and "facts" in extra else None
+    amounts = total, total, NOTHING, NOTHING
+    return Entry(dataset, 0, CREATE, None, *amounts, purpose="", previous="", **stated).sealed()
 
 
 def following(balance: Balance, kind: str, author: Author, *ended: Entry, **stated: Any) -> Entry:
@@ -400,14 +380,16 @@ def following(balance: Balance, kind: str, author: Author, *ended: Entry, **stat
     for each kind. Everything else follows from these and the balance.
     """
     last, mine = balance.last, balance.mine
+    unstated: dict[str, Any] = {"charge": NOTHING, "purpose": "", "key": None, "extra": {}}
     asked = replace(
         last,
         number=last.number + 1,
         kind=kind,
+        reservation=None,
         previous=last.hash,
         person_spent=NOTHING if mine is None else mine.person_spent,
         allowance=None if mine is None else mine.allowance,
-        **_UNSTATED | {"extra": {}} | author._asdict() | stated,
+        **unstated | author._asdict() | stated,
     )
     return replace(asked, **_KINDS[kind].rule(balance, asked, *ended)).sealed()
 
@@ -437,14 +419,14 @@ def _reserve(balance: Balance, asked: Entry) -> dict[str, Any]:
 
 
 def _settle(balance: Balance, asked: Entry, ended: Entry) -> dict[str, Any]:
-    """Replace what was reserved by what was spent.
+    """Replace what was reserved by what was spent; a write-off counts all of it as spent.
 
     The rest is credited, unless the period that it was reserved in is over and its rest lapsed. If
     a document is archived, "document" in `extra` is its hash, and "length" says how many characters
     it has.
     """
-    last, charge, spent = balance.last, ended.charge, asked.charge
-    length = asked.extra.get("length", 0)
+    last, charge, length = balance.last, ended.charge, asked.extra.get("length", 0)
+    spent = charge if asked.kind == WRITE_OFF else asked.charge
     if not NOTHING.fits(spent) or not spent.fits(charge):
         raise ValueError(
             f"epsilon must be at least 0 and at most the {readable_down(charge.epsilon)} that was "
@@ -452,7 +434,9 @@ def _settle(balance: Balance, asked: Entry, ended: Entry) -> dict[str, Any]:
         )
     if not (isinstance(length, int) and length >= 0):
         raise ValueError("length must be that of a document")
-    changes = _end(last, ended, spent) | {"archived": last.archived + length}
+    changes: dict[str, Any] = {"person": ended.person, "reservation": ended.number}
+    changes |= {"charge": spent, "used": last.used + spent, "held": last.held - charge}
+    changes["archived"] = last.archived + length
     if ended.person:
         changes["person_spent"] = asked.person_spent - charge + spent
     if last.period and last.period.lapsed is not None and ended.number < last.period.lapsed:
@@ -460,25 +444,16 @@ def _settle(balance: Balance, asked: Entry, ended: Entry) -> dict[str, Any]:
     return changes
 
 
-def _write_off(balance: Balance, _: Entry, ended: Entry) -> dict[str, Any]:
-    """Count a reservation as spent, all of it, for good."""
-    return _end(balance.last, ended, ended.charge)
-
-
-def _end(last: Entry, ended: Entry, spent: Amount) -> dict[str, Any]:
-    changes = {"charge": spent, "used": last.used + spent, "held": last.held - ended.charge}
-    return {"person": ended.person, "reservation": ended.number, **changes}
-
-
 def _set_total(balance: Balance, asked: Entry) -> dict[str, Any]:
     """Raise or lower the total, though never below what is spent and reserved."""
     last, kind, total = balance.last, asked.kind, asked.charge
     gone = last.used + last.held
     less, more = (last.granted, total) if kind == RAISE else (total, last.granted)
-    if not less.fits(more) or less == more or (kind == RAISE and last.closed):
+    if kind == RAISE and last.closed:
+        raise ValueError(f"data set {last.dataset!r} is closed: its total cannot be raised")
+    if not less.fits(more) or less == more:
         raise ValueError(
-            f"data set {last.dataset!r} has a total of {last.granted}"
-            f"{' and is closed' if last.closed else ''}: to {kind} it, state a "
+            f"data set {last.dataset!r} has a total of {last.granted}: to {kind} it, state a "
             f"{'larger' if kind == RAISE else 'smaller'} one, not {total}"
         )
     if kind == LOWER and not gone.fits(total):
@@ -516,7 +491,7 @@ def _renew(balance: Balance, asked: Entry) -> dict[str, Any]:
         every = None if said is None else said.every
         raise ValueError(f"every must be one of {known} or {NEVER!r}, not {every!r}")
     if (said.every == NEVER) != (said.epsilon == 0) or said.epsilon < 0:
-        raise ValueError("epsilon must be more than 0, and is left out where renewing stops")
+        raise ValueError("epsilon must be more than 0; leave it out only to stop renewing")
     if last.closed:
         raise ValueError(f"the budget of data set {last.dataset!r} is closed: it is not renewed")
     if said.every == NEVER and last.renewal is None:
@@ -567,7 +542,7 @@ class Kind(NamedTuple):
 _KINDS = {
     RESERVE: Kind(("charge", "purpose", "key", "extra"), _reserve),
     SETTLE: Kind(("charge", "extra"), _settle),
-    WRITE_OFF: Kind((), _write_off),
+    WRITE_OFF: Kind((), _settle),
     MIGRATE: Kind(("version", "archived"), _migrate),
     RAISE: Kind(("charge",), _set_total),
     LOWER: Kind(("charge",), _set_total),
@@ -620,7 +595,6 @@ class _Replay:
     """What entries so far say: enough to make the next one again."""
 
     first: int = 0
-    """The number of the first one."""
     opened: str = ""
     """The time of the opening, if it is among them."""
     last: Entry | None = None

@@ -50,9 +50,9 @@ from dpgap.budget.entries import (
     read_entry,
 )
 from dpgap.budget.entries import LedgerError as LedgerError
-from dpgap.budget.requests import Quota
+from dpgap.budget.requests import ChargedRequest, Quota
 from dpgap.budget.steward import Steward
-from dpgap.budget.store import MOST, Document, Outline, Rows, Store, require_entry
+from dpgap.budget.store import MOST, Document, Outline, Rows, Store
 from dpgap.exact.parameters import Rational, positive_rational, rational
 
 
@@ -76,6 +76,8 @@ class Ledger:
 
     def __init__(self, url: str) -> None:
         self._store = Store(url)
+        self._user = self._store.user or requests.system_user()
+        """Whose request it is unless somebody says so: the database's user, else the system's."""
 
     def create(
         self,
@@ -107,12 +109,8 @@ class Ledger:
         with self._store.creating() as rows:
             if last := rows.find(name):
                 raise ValueError(f"dataset {name!r} has a budget already: {last[-1].granted}")
-            other = requests.look_alike(name, rows.datasets())
-            if other is not None:
-                raise ValueError(
-                    f"dataset {name!r} looks like {other!r}, which has a budget already"
-                )
-            extra = requests.stating(rows, name, facts, beside)
+            requests.refuse_look_alike(name, rows.datasets())
+            extra = requests.stating(facts, requests.facts_of_others(rows, name), beside)
             rows.append(opening(name, total, self._author("", reason), extra))
         return LedgerAccount(self, name)
 
@@ -138,8 +136,8 @@ class Ledger:
         """The other data sets whose budget is for the same table and unit as that of `dataset`."""
         name = requests.require_name(dataset)
         with self._store.reading() as rows:
-            found = require_entry(rows.find(name), name, self._store.where)
-            return requests.beside(rows, name, requests.facts_of(rows, found))
+            facts = requests.facts_of(rows, rows.require(name)[-1])
+            return requests.beside(facts, requests.facts_of_others(rows, name))
 
     def entries(
         self,
@@ -158,7 +156,7 @@ class Ledger:
         """
         name = requests.require_name(dataset)
         with self._store.reading() as rows:
-            first, end = self._places(rows, name, since, until)
+            first, end = _range(rows, name, since, until)
             return rows.book(name, last, end if before is None else min(before, end), first)
 
     def outline(
@@ -167,19 +165,8 @@ class Ledger:
         """A book in some hundred of its entries, however long it is; None if it had none yet."""
         name = requests.require_name(dataset)
         with self._store.reading() as rows:
-            first, end = self._places(rows, name, since, until)
+            first, end = _range(rows, name, since, until)
             return rows.outline(name, first, end) if end else None
-
-    def _places(
-        self, rows: Rows, dataset: str, since: str | None, until: str | None
-    ) -> tuple[int, int]:
-        """The number of the first entry of a range of days, and of the first after it."""
-        places = [0, MOST]
-        for place, (name, day) in enumerate({"since": since, "until": until}.items()):
-            if day is not None:
-                self._store.require_current()
-                places[place] = rows.place(dataset, requests.require_day(name, day))
-        return places[0], max(places)
 
     def verify(self, dataset: str | None = None, *, head: str | None = None) -> list[str]:
         """Everything that is wrong with one book, or with all of them; nothing if intact.
@@ -242,7 +229,7 @@ class Ledger:
         return json.dumps(said, indent=1) + "\n"
 
     def migrate(self) -> list[str]:
-        """Give a ledger of an older layout the third, for good; the data sets that it has.
+        """Convert an older ledger to the third layout, for good; return its data sets.
 
         It happens in one transaction. Every entry keeps its hash, so heads that were noted before
         stay valid. Programs with an older dpgap cannot use the ledger any more.
@@ -251,27 +238,29 @@ class Ledger:
 
     def require_current(self) -> None:
         """Raise `LedgerError` if the ledger has an older layout, which is only read."""
-        self._store.require_current()
+        with self._store.reading() as rows:
+            rows.require_current()
 
     def __repr__(self) -> str:
         return f"Ledger({self._store.where})"
 
     def _last(self, dataset: str) -> Entry:
         with self._store.reading() as rows:
-            return require_entry(rows.find(dataset), dataset, self._store.where)
+            return rows.require(dataset)[-1]
 
     def _balance(
         self, rows: Rows, dataset: str, person: str, **wanted: Any
     ) -> tuple[Balance, list[Entry]]:
         """The balance of a book for a person, and all entries that were found on the way."""
-        found = rows.find(dataset, person, **wanted)
-        last = require_entry(found, dataset, self._store.where)
+        found = rows.require(dataset, person, **wanted)
         mine = [entry for entry in found if person and entry.person == person]
-        return Balance(last, mine[-1] if mine else None), found
+        return Balance(found[-1], mine[-1] if mine else None), found
 
-    def _now(self, dataset: str, person: str) -> Balance:
+    def _now(self, dataset: str, person: str | None) -> Balance:
+        """The balance as of now, for a person; None: the user."""
         with self._store.reading() as rows:
-            return self._as_of_now(rows, self._balance(rows, dataset, person)[0])
+            balance, _ = self._balance(rows, dataset, self._user if person is None else person)
+            return self._as_of_now(rows, balance)
 
     def _as_of_now(self, rows: Rows, balance: Balance, actor: str | None = None) -> Balance:
         """The balance after the new period that has begun by the database's clock, if one has."""
@@ -288,21 +277,27 @@ class Ledger:
             rows.append(now.last)
         return now
 
-    def _user(self) -> str:
-        """Whose request it is unless somebody says so: the database's user, else the system's."""
-        return self._store.user or requests.system_user()
-
     def _author(self, person: str, reason: str = "", actor: str | None = None) -> Author:
         who = f"{requests.system_user()}@{platform.node()}"
         at = datetime.now(UTC).isoformat(timespec="microseconds")
-        return Author(who, at, person, reason, actor or self._user())
+        return Author(who, at, person, reason, actor or self._user)
+
+
+def _range(rows: Rows, dataset: str, since: str | None, until: str | None) -> tuple[int, int]:
+    """The number of the first entry of a range of days, and of the first after it."""
+    if since is not None or until is not None:
+        rows.require_current()
+    first = 0 if since is None else rows.place(dataset, requests.require_day("since", since))
+    end = MOST if until is None else rows.place(dataset, requests.require_day("until", until))
+    return first, max(first, end)
 
 
 _FORMAT = 2
 """The format of exports. The first said nothing of it, had no documents, and held whole books."""
 _ORPHAN = "entry {} is missing, though its document is there"
 _NO_HEAD = (
-    "no entry has the hash {}: the ledger was rewritten, truncated or restored from an older copy"
+    "no entry has the hash {}: the ledger was rewritten, truncated or restored from an older copy, "
+    "or this is an export of other days"
 )
 
 
@@ -409,19 +404,15 @@ class LedgerAccount:
 
     def reserve_for(self, request: Request) -> "LedgerReservation":
         """Set aside what the request can cost, durably, or raise an error and change nothing."""
-        charge = Amount(
-            positive_rational("epsilon", request.epsilon), rational("delta", request.delta)
-        )
-        key = request.key if self.key is None else self.key
-        if key is not None:
-            requests.require_words("key", key)
-        requests.refuse_if_not_private(request.facts)
-        ledger, name, person = self.ledger, self.dataset, self.person or self.ledger._user()
+        epsilon = positive_rational("epsilon", request.epsilon)
+        charge = Amount(rounded_up(epsilon), rounded_up(rational("delta", request.delta)))
+        ledger, name, person = self.ledger, self.dataset, self.person or self.ledger._user
         with ledger._store.writing(name) as rows:
             same = request.identity if self.joins else None
-            balance, found = ledger._balance(rows, name, person, key=key, identity=same)
-            for entry in (each for each in found if key is not None and each.key == key):
-                raise requests.charged_before(rows, entry, request)
+            balance, found = ledger._balance(rows, name, person, key=self.key, identity=same)
+            for entry in found:
+                if self.key is not None and entry.key == self.key:
+                    raise requests.charged_before(rows, entry, request)
             if same is not None:
                 requests.refuse_if_under_way(rows, found, same)
             stated = requests.facts_of(rows, balance.last)
@@ -430,7 +421,7 @@ class LedgerAccount:
                 requests.refuse_beyond(rows, balance.last, person, self.quota)
             balance = ledger._renewed(rows, balance, person)
             author = ledger._author(person, self.reason, person)
-            asked = {"charge": charge.up(), "purpose": request.purpose, "key": key}
+            asked = {"charge": charge, "purpose": request.purpose, "key": self.key}
             asked["extra"] = requests.asked_by(request)
             entry = rows.append(following(balance, RESERVE, author, **asked))
         return LedgerReservation(ledger, entry)
@@ -446,19 +437,17 @@ class LedgerAccount:
             found = [each for each in rows.find(self.dataset, key=key) if each.key == key]
             return requests.answered_by(rows, found[0]) if found else None
 
-    def requests(self, last: int, before: int | None = None) -> list[tuple[Entry, Entry | None]]:
-        """The last few reservations and what ended each, if anything did; oldest first.
+    def requests(self, last: int, before: int | None = None) -> list[ChargedRequest]:
+        """The last few requests that were charged, oldest first.
 
         With `before`, only those of a smaller number count.
         """
         with self.ledger._store.reading() as rows:
-            charged = rows.book(
-                self.dataset, last, MOST if before is None else before, kind=[RESERVE]
-            )
-            numbers = [entry.number for entry in charged]
-            ending = rows.book(self.dataset, reservation=numbers)
+            end = MOST if before is None else before
+            charged = rows.book(self.dataset, last, end, kind=[RESERVE])
+            ending = rows.book(self.dataset, reservation=[entry.number for entry in charged])
             ended = {entry.reservation: entry for entry in ending}
-        return [(entry, ended.get(entry.number)) for entry in charged]
+        return [ChargedRequest(entry, ended.get(entry.number)) for entry in charged]
 
     def archive(self) -> list[Entry]:
         """The entries that have a document, oldest first; `document` shows one."""
@@ -489,7 +478,7 @@ class LedgerAccount:
     @property
     def total(self) -> Fraction:
         """The ε that all releases together may cost, since the budget was opened."""
-        return self._now().last.total
+        return self.ledger._now(self.dataset, self.person).last.total
 
     @property
     def spent(self) -> Fraction:
@@ -504,15 +493,12 @@ class LedgerAccount:
     @property
     def left(self) -> Amount:
         """The ε and δ that this person can still reserve: no more than their allowance."""
-        return self._now().left
+        return self.ledger._now(self.dataset, self.person).left
 
     @property
     def remaining(self) -> Fraction:
         """The ε that this person can still reserve; `balance.remaining` is that of everybody."""
         return self.left.epsilon
-
-    def _now(self) -> Balance:
-        return self.ledger._now(self.dataset, self.person or self.ledger._user())
 
     @property
     def head(self) -> str:
@@ -540,26 +526,24 @@ class LedgerReservation:
 
         What it did not cost is given back. A δ is spent as it was reserved.
         """
-        ledger, name, reservation = self.ledger, self.entry.dataset, self.entry
-        spent, reserved = Fraction(epsilon), reservation.charge
+        ledger, reservation = self.ledger, self.entry
+        name, person, reserved = reservation.dataset, reservation.person, reservation.charge
+        spent = Fraction(epsilon)
         if 0 <= spent <= reserved.epsilon:  # which may lie below a multiple in an old book
             spent = min(rounded_up(spent), reserved.epsilon)
         with ledger._store.writing(name) as rows:
-            balance, found = ledger._balance(
-                rows, name, reservation.person, number=reservation.number
-            )
+            balance, found = ledger._balance(rows, name, person, number=reservation.number)
             if reservation.hash not in [each.hash for each in found]:
                 raise LedgerError(f"{ledger._store.where} was rewritten: it has lost a reservation")
             extra: dict[str, Any] = {}
             if document is not None:
                 extra = {"document": hash_of(document), "length": len(document)}
-            author = ledger._author(
-                reservation.person, self.reason, self.actor or reservation.actor
-            )
+            author = ledger._author(person, self.reason, self.actor or reservation.actor)
             # How long drawing took is private: the book has the time of the charge alone.
             author = author._replace(at=reservation.at)
             stated = {"charge": Amount(spent, reserved.delta), "extra": extra}
-            entry = rows.append(following(balance, SETTLE, author, reservation, **stated))
+            entry = following(balance, SETTLE, author, reservation, **stated)
+            kept = None
             if document is not None:
-                identity = reservation.extra.get("identity")
-                rows.keep(name, Document(entry.number, identity, document))
+                kept = Document(entry.number, reservation.extra.get("identity"), document)
+            rows.append(entry, kept)

@@ -7,9 +7,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
-from types import NoneType
 from typing import Any, NamedTuple
-from urllib.parse import SplitResult, parse_qs, parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from dpgap.budget.account import (
     UNDER_WAY,
@@ -72,6 +71,12 @@ def look_alike(name: str, others: Iterable[str]) -> str | None:
     return next((other for other in others if _seen(other) == seen), None)
 
 
+def refuse_look_alike(dataset: str, others: Iterable[str]) -> None:
+    """Refuse a new budget whose name a person could take for that of another."""
+    if (other := look_alike(dataset, others)) is not None:
+        raise ValueError(f"dataset {dataset!r} looks like {other!r}, which has a budget already")
+
+
 def _seen(name: str) -> str:
     """The name without its capitals, widths, spaces and invisible letters."""
     text = name
@@ -96,6 +101,8 @@ def system_user() -> str:
 # frame in memory has no address, and a bare array states nothing at all.
 
 
+Facts = Mapping[str, Any]
+Others = Iterable[tuple[str, Facts | None]]
 ANY = "any"
 """The family of a column that does not state its type; it contradicts none."""
 
@@ -117,7 +124,7 @@ def stated_facts(
     """
     listed = sorted([name, kind] for name, kind in columns or ()) or None
     said = {"table": table, "unit": unit, "neighbours": neighbours, "columns": listed}
-    if {*map(type, said.values())} == {NoneType}:
+    if all(value is None for value in said.values()):
         return None
     for name, value in (("table", table), ("unit", unit)):
         if value is not None and not (isinstance(value, str) and value):
@@ -161,7 +168,7 @@ def table_address(url: SplitResult, options: dict[str, str], names: dict[str, st
     return f"{kind}://{place}?{urlencode(sorted(filter(all, names.items())))}"
 
 
-def is_one_table(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> bool:
+def is_one_table(one: Facts | None, other: Facts | None) -> bool:
     """Whether two budgets are for the same units of the same table, as far as both say.
 
     Whoever states no unit may mean any. A frame has no address, so it is no table to compare.
@@ -189,19 +196,13 @@ def _spelling(table: str) -> str:
         return table
 
 
-def refuse_if_not_private(facts: Mapping[str, Any] | None) -> None:
-    """A budget pays for private releases only."""
-    if facts is not None and facts.get("private") is False:
+def refuse_contradiction(dataset: str, stated: Facts | None, asked: Facts | None) -> None:
+    """Raise an error if what is asked is not private, or not what the budget is for."""
+    if asked is not None and asked.get("private") is False:
         raise RefusedRequest(
             "this release would not be private, as its items are read from the table itself, so "
             "no budget can pay for it: state a public domain, or ask without a ledger"
         )
-
-
-def refuse_contradiction(
-    dataset: str, stated: Mapping[str, Any] | None, asked: Mapping[str, Any] | None
-) -> None:
-    """Raise an error if what is asked is not what the budget is for."""
     if stated is None or asked is None:
         return
     for name in ("table", "unit", "neighbours"):
@@ -216,12 +217,11 @@ def refuse_contradiction(
 
 
 def _is_same_table(stated: str, asked: str) -> bool:
-    if stated == asked:
-        return True
-    is_name = "/" not in stated
+    """Whether both are the same; what is stated may be a name alone."""
+    name = os.path.basename(asked)
     if "://" in asked:
-        return is_name and parse_qs(urlsplit(asked).query).get("table") == [stated]
-    return is_name and os.path.basename(asked) == stated
+        name = dict(parse_qsl(urlsplit(asked).query)).get("table", "")
+    return stated == asked or ("/" not in stated and stated == name)
 
 
 def _refuse_other_columns(dataset: str, stated: Any, asked: Any) -> None:
@@ -275,40 +275,39 @@ def facts_of(rows: Rows, last: Entry) -> dict[str, Any] | None:
     return None if stating is None else dict(stating.extra["facts"])
 
 
-def beside(rows: Rows, dataset: str, facts: Mapping[str, Any] | None) -> list[str]:
+def facts_of_others(rows: Rows, dataset: str) -> Others:
+    """What the budget of every other data set is for, read when it is needed."""
+    others = (name for name in rows.datasets() if name != dataset)
+    return ((name, facts_of(rows, rows.find(name)[-1])) for name in others)
+
+
+def beside(facts: Facts | None, others: Others) -> list[str]:
     """The other data sets whose budget is for the same units of the same table."""
     if facts is None or facts.get("table") is None:
         return []
-    others = (name for name in rows.datasets() if name != dataset)
-    return [it for it in others if is_one_table(facts, facts_of(rows, rows.find(it)[-1]))]
+    return [name for name, other in others if is_one_table(facts, other)]
 
 
-def stating(
-    rows: Rows, dataset: str, facts: Mapping[str, Any] | None, meant: str | None
-) -> dict[str, Any]:
+def stating(facts: Facts | None, others: Others, meant: str | None) -> dict[str, Any]:
     """The part of an entry that states the table of a budget.
 
     A second budget for the same units is refused unless it is `meant` to stand beside the other:
     what both pay for adds up for the same people.
     """
-    require_meant(beside(rows, dataset, facts), meant)
-    found = {"facts": facts, "beside": meant}
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def require_meant(others: list[str], meant: str | None) -> None:
-    """Refuse a budget for the same units as `others` unless it is `meant` to stand beside one."""
-    if meant is None and others:
+    same = beside(facts, others)
+    if meant is None and same:
         raise ValueError(
-            f"data set {others[0]!r} has a budget for the same table and unit, and the ε of both "
-            f"add up for the same people: use it, or state beside={others[0]!r} to confirm this"
+            f"data set {same[0]!r} has a budget for the same table and unit, and the ε of both "
+            f"add up for the same people: use it, or state beside={same[0]!r} to confirm this"
         )
-    if meant is not None and meant not in others:
-        known = ", ".join(map(repr, others)) or "none"
+    if meant is not None and meant not in same:
+        known = ", ".join(map(repr, same)) or "none"
         raise ValueError(
             f"beside must name a data set whose budget is for the same table and unit, not "
             f"{meant!r}: there is {known}"
         )
+    found = {"facts": facts, "beside": meant}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def document_of(rows: Rows, dataset: str, **wanted: Any) -> str | None:
@@ -404,14 +403,35 @@ def reference_of(reservation: Entry) -> dict[str, Any]:
     return {"dataset": entry.dataset, "entry": entry.number, "hash": entry.hash}
 
 
+class ChargedRequest(NamedTuple):
+    """A request in the book: its reservation, and the entry that ended this, if one did."""
+
+    reservation: Entry
+    ending: Entry | None
+
+    @property
+    def number(self) -> int:
+        """The number of its reservation."""
+        return self.reservation.number
+
+    @property
+    def state(self) -> str:
+        """`UNDER_WAY` (or broken off), "settled" or "written off"."""
+        if self.ending is None:
+            return UNDER_WAY
+        return "settled" if self.ending.kind == SETTLE else "written off"
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is a release to see: streams, for one, settle without any."""
+        return self.ending is not None and "document" in self.ending.extra
+
+
 def answered_by(rows: Rows, reservation: Entry) -> Answered:
     """The state and the document of the request that made a reservation."""
     ended = rows.entry(reservation.dataset, reservation=reservation.number)
-    if ended is None:
-        return Answered(reservation.number, UNDER_WAY, None)
-    kept = document_of(rows, reservation.dataset, number=ended.number)
-    state = "settled" if ended.kind == SETTLE else "written off"
-    return Answered(reservation.number, state, kept)
+    kept = None if ended is None else document_of(rows, ended.dataset, number=ended.number)
+    return Answered(reservation.number, ChargedRequest(reservation, ended).state, kept)
 
 
 def charged_before(rows: Rows, entry: Entry, request: Request) -> Exception:

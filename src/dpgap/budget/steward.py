@@ -14,29 +14,26 @@ Traceback (most recent call last):
 dpgap.BudgetExhausted: 'ann' may spend ε = 0.5 of data set 'sales' and has spent or reserved ...
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dpgap.budget import entries
+from dpgap.budget import entries, requests
 from dpgap.budget.account import NOTHING, Amount, granted
-from dpgap.budget.entries import Balance, Entry, Renewal, following
-from dpgap.budget.requests import look_alike, require_words, stated_facts, stating
+from dpgap.budget.entries import Author, Balance, Entry, Renewal, following
 from dpgap.budget.store import Rows
 from dpgap.exact.parameters import Rational, rational
 
 if TYPE_CHECKING:
     from dpgap.budget.ledger import Ledger
 
-Statement = Callable[[Rows, Balance], dict[str, Any]]
-"""What an act states, as of the moment in which it is written."""
-
 
 @dataclass(frozen=True, slots=True)
 class Steward:
-    """Whoever may change a budget: its total, who may spend it, what it is for."""
+    """Changes a budget: its total, who may spend it, and which table it is for."""
 
     ledger: "Ledger"
     dataset: str
@@ -66,15 +63,14 @@ class Steward:
         """
         added = Amount(rational("epsilon", epsilon)).down().epsilon
         said = Renewal(every, added, carry, "", None)
-
-        def state(rows: Rows, _: Balance) -> dict[str, Any]:
-            return {"period": said, "at": rows.now()}
-
-        return self._act(entries.RENEW, reason or None, state)
+        with self._acting(reason or None, renewed=True) as (rows, balance, author):
+            author = author._replace(at=rows.now())
+            return rows.append(following(balance, entries.RENEW, author, period=said))
 
     def close(self, *, reason: str) -> Entry:
         """Let nothing more be reserved, for good. What is under way can still be settled."""
-        return self._act(entries.CLOSE, reason)
+        with self._acting(reason) as (rows, balance, author):
+            return rows.append(following(balance, entries.CLOSE, author))
 
     def allow(
         self, person: str, epsilon: Rational, *, delta: Rational | None = None, reason: str = ""
@@ -86,19 +82,18 @@ class Steward:
         uses up all of δ with a little ε. Whoever has no allowance may spend what the budget has
         left. A new person whose name looks like that of another is refused.
         """
-        require_words("person", person)
+        requests.require_words("person", person)
         whole = rational("epsilon", epsilon)
         part = None if delta is None else rational("delta", delta)
         if whole < 0 or (part or 0) < 0:
             raise ValueError("epsilon and delta of an allowance must not be less than 0")
 
-        def state(rows: Rows, balance: Balance) -> dict[str, Any]:
+        with self._acting(reason or None, person) as (rows, balance, author):
             if balance.mine is None:
                 _refuse_look_alike(rows, self.dataset, person)
             given = _same_share(balance, whole) if part is None else part
-            return {"charge": Amount(whole, given).down()}
-
-        return self._act(entries.ALLOW, reason or None, state, person)
+            charge = Amount(whole, given).down()
+            return rows.append(following(balance, entries.ALLOW, author, charge=charge))
 
     def bind(
         self,
@@ -114,28 +109,28 @@ class Steward:
 
         If another budget is for the same table and unit, `beside` must name its data set.
         """
-        facts = stated_facts(table, unit, neighbours, columns)
+        facts = requests.stated_facts(table, unit, neighbours, columns)
         if facts is None:
             raise ValueError("table, unit, neighbours or columns must be given")
-
-        def state(rows: Rows, _: Balance) -> dict[str, Any]:
-            return {"extra": stating(rows, self.dataset, facts, beside)}
-
-        return self._act(entries.BIND, reason, state, alone=True)
+        with self._acting(reason, alone=True) as (rows, balance, author):
+            extra = requests.stating(facts, requests.facts_of_others(rows, self.dataset), beside)
+            return rows.append(following(balance, entries.BIND, author, extra=extra))
 
     def write_off(self, number: int, *, reason: str) -> Entry:
         """Count a reservation that nobody will settle as spent, all of it. Nothing is credited."""
         with self.ledger._store.reading() as rows:
             reservation = rows.entry(self.dataset, number=number)
-            ended = rows.entry(self.dataset, reservation=number)
         if reservation is None or reservation.kind != entries.RESERVE:
             raise ValueError(f"entry {number} of data set {self.dataset!r} is no reservation")
-        if ended is not None:
-            raise ValueError(
-                f"reservation {number} of data set {self.dataset!r} was ended by entry "
-                f"{ended.number} ({ended.kind}) already"
-            )
-        return self._act(entries.WRITE_OFF, reason, None, reservation.person, reservation)
+        with self._acting(reason, reservation.person) as (rows, balance, author):
+            if ended := rows.entry(self.dataset, reservation=number):
+                is_settled = ended.kind == entries.SETTLE
+                how = "settled" if is_settled else f"written off by {ended.actor or ended.who!r}"
+                raise ValueError(
+                    f"reservation {number} of data set {self.dataset!r} was {how} already, as "
+                    f"entry {ended.number}: nothing was changed, and it needs no write-off"
+                )
+            return rows.append(following(balance, entries.WRITE_OFF, author, reservation))
 
     def balance_of(self, person: str) -> Balance:
         """Where the budget stands now, and the last entry of a person, with `person_spent`.
@@ -162,33 +157,27 @@ class Steward:
     def _set_total(
         self, kind: str, epsilon: Rational, delta: Rational | None, reason: str
     ) -> Entry:
-        def state(_: Rows, balance: Balance) -> dict[str, Any]:
-            before = balance.last.granted.delta
-            return {"charge": granted(epsilon, before if delta is None else delta)}
+        with self._acting(reason, renewed=True) as (rows, balance, author):
+            total = granted(epsilon, balance.last.granted.delta if delta is None else delta)
+            return rows.append(following(balance, kind, author, charge=total))
 
-        return self._act(kind, reason, state)
+    @contextmanager
+    def _acting(
+        self, reason: str | None, person: str = "", *, alone: bool = False, renewed: bool = False
+    ) -> Iterator[tuple[Rows, Balance, Author]]:
+        """A transaction in which the entry of an act is written; None: it needs no reason.
 
-    def _act(
-        self,
-        kind: str,
-        reason: str | None,
-        state: Statement | None = None,
-        person: str = "",
-        *ended: Entry,
-        alone: bool = False,
-    ) -> Entry:
-        """Write the entry of an act; None: this act needs no reason."""
+        An act on the total must be on that of the present period, so the budget is `renewed` first:
+        else the first charge of the period would undo the act.
+        """
         if reason is not None and not reason.strip():
             raise ValueError("reason must say why: it is kept in the ledger")
         ledger = self.ledger
         with ledger._store.writing(self.dataset, alone) as rows:
             balance, _ = ledger._balance(rows, self.dataset, person)
-            if kind in (entries.RAISE, entries.LOWER, entries.RENEW):
-                # Else the first charge of a new period would undo what is done here.
+            if renewed:
                 balance = ledger._renewed(rows, balance, self.person)
-            author = ledger._author(person, reason or "", self.person)
-            stated = {} if state is None else state(rows, balance)
-            return rows.append(following(balance, kind, author, *ended, **stated))
+            yield rows, balance, ledger._author(person, reason or "", self.person)
 
 
 def _refuse_look_alike(rows: Rows, dataset: str, person: str) -> None:
@@ -196,7 +185,7 @@ def _refuse_look_alike(rows: Rows, dataset: str, person: str) -> None:
     others = [
         it for it in rows.people(dataset) if {it.person_spent, it.allowance} - {NOTHING, None}
     ]
-    if (other := look_alike(person, [it.person for it in others])) is not None:
+    if (other := requests.look_alike(person, [it.person for it in others])) is not None:
         raise ValueError(
             f"person {person!r} looks like {other!r}, who has spent or may spend of data set "
             f"{dataset!r}: name that person, or allow them 0 first if the name is wrong"

@@ -71,7 +71,7 @@ class Address:
     url: sql.URL
     """What the engine opens. It may hold a password."""
     where: str
-    """What may be shown."""
+    """The address as messages show it: without a password."""
     file: Path | None = None
     """The absolute path, if the ledger is a SQLite file."""
 
@@ -279,12 +279,21 @@ class Outline(NamedTuple):
 class Rows:
     """The rows of a ledger, within one transaction."""
 
-    def __init__(self, connection: sql.Connection, layout: int) -> None:
-        self._connection, self.layout = connection, layout
-        self._table = _OLDER.get(layout, _ENTRIES)
+    def __init__(self, store: "Store", connection: sql.Connection) -> None:
+        self._connection, self._where = connection, store.where
+        self.layout = store.layout(connection) or THIRD
+        self._table = _OLDER.get(self.layout, _ENTRIES)
         # The first layout has no documents: a table without rows stands for them.
         nothing = _NO_DOCUMENTS.where(sql.false()).subquery()
-        self._documents = nothing if layout == FIRST else _DOCUMENTS
+        self._documents = nothing if self.layout == FIRST else _DOCUMENTS
+
+    def require_current(self) -> None:
+        """Raise an error if the layout is an older one, which is not written."""
+        if self.layout != THIRD:
+            raise LedgerError(
+                f"the ledger {self._where} has layout {self.layout}, which is only read: "
+                f"`dpgap ledger migrate` gives it layout {THIRD}. Nothing was changed or charged"
+            )
 
     def datasets(self) -> list[str]:
         """The names of all data sets."""
@@ -331,6 +340,20 @@ class Rows:
         }
         return self._read(_finding(self.layout, tuple(given)), {"dataset": dataset, **given})
 
+    def require(self, dataset: str, person: str = "", **wanted: Any) -> list[Entry]:
+        """What `find` finds. The last entry must be there and match its hash."""
+        found = self.find(dataset, person, **wanted)
+        if not found:
+            raise LedgerError(
+                f"the ledger {self._where} has no data set {dataset!r}: make it with "
+                "`dpgap ledger create`"
+            )
+        if found[-1].hash != found[-1].seal():
+            raise LedgerError(
+                f"the last entry of {dataset!r} in {self._where} was edited: see `verify`"
+            )
+        return found
+
     def place(self, dataset: str, time: str) -> int:
         """How many entries come before a time.
 
@@ -340,7 +363,7 @@ class Rows:
         first = sql.func.min(self._table.c.number)
         later = self._of(dataset, self._table.c.at >= time).with_only_columns(first)
         found = self._connection.scalar(later)
-        return self.find(dataset)[-1].number + 1 if found is None else int(found)
+        return self.require(dataset)[-1].number + 1 if found is None else int(found)
 
     def waiting(self, dataset: str, end: int = MOST) -> list[Entry]:
         """The reservations before a number that nothing before it ended, oldest first."""
@@ -357,7 +380,7 @@ class Rows:
         settled = self._of(dataset, entry.kind == SETTLE, entry.number < end)
         unnamed: dict[str, Any] = {"person": [""]} if "person" in entry else {}
         waiting = self.waiting(dataset, end)
-        spread = {*range(first, last.number, (last.number - first) // _SPREAD + 1), 0}
+        spread = {*range(first, last.number, max(0, last.number - first) // _SPREAD + 1), 0}
         return Outline(
             last,
             self._connection.scalar(settled.with_only_columns(sql.func.count())) or 0,
@@ -395,11 +418,15 @@ class Rows:
 
     def entry(self, dataset: str, **wanted: int) -> Entry | None:
         """The entry of a `number`, or that ended a `reservation`, if there is one."""
-        listed: dict[str, Any] = {name: [_findable(number)] for name, number in wanted.items()}
-        return next(iter(self.book(dataset, **listed)), None)
+        listed: dict[str, Any] = {name: [number] for name, number in wanted.items()}
+        is_there = all(0 <= number <= MOST for number in wanted.values())
+        return next(iter(self.book(dataset, **listed)), None) if is_there else None
 
-    def append(self, entry: Entry) -> Entry:
-        """Write and return one entry. If it could not be read again, nothing is written."""
+    def append(self, entry: Entry, archived: Document | None = None) -> Entry:
+        """Write and return one entry, and write the document that it archives.
+
+        If the entry could not be read again, nothing is written.
+        """
         row = _row(entry)
         try:
             read_entry(entry.version, row["body"], entry.hash)
@@ -409,25 +436,22 @@ class Rows:
                 "purposes and reasons must be text, carry must be True or False"
             ) from None
         self._connection.execute(_ENTRIES.insert(), row)
+        if archived is not None:
+            kept = {"dataset": entry.dataset, **archived._asdict()}
+            self._connection.execute(_DOCUMENTS.insert(), kept)
         return entry
-
-    def keep(self, dataset: str, kept: Document) -> None:
-        """Write one document."""
-        self._connection.execute(_DOCUMENTS.insert(), {"dataset": dataset, **kept._asdict()})
 
     def document(self, dataset: str, **wanted: Any) -> Document | None:
         """The document that the entry of a `number` settled, or the newest of an `identity`."""
-        kept = self._documents.c
-        found = (kept[name] == value for name, value in wanted.items())
-        newest = self._kept(dataset, *found).order_by(kept.number.desc()).limit(1)
-        row = self._connection.execute(newest).first()
-        return None if row is None else Document(*row)
+        found = self._kept(dataset).filter_by(**wanted).order_by(self._documents.c.number.desc())
+        row = self._connection.execute(found.limit(1)).first()
+        return None if row is None else Document(*row[1:])
 
     def documents(self, dataset: str, after: int, most: int) -> list[Document]:
         """The next few documents of a data set after an entry, oldest first."""
         number = self._documents.c.number
-        found = self._kept(dataset, number > after).order_by(number).limit(most)
-        return [Document(*row) for row in self._connection.execute(found)]
+        found = self._kept(dataset).where(number > after).order_by(number).limit(most)
+        return [Document(*row[1:]) for row in self._connection.execute(found)]
 
     def orphans(self, dataset: str | None = None) -> list[tuple[str, int]]:
         """The data sets and numbers of documents that have no entry: all, or of one data set."""
@@ -447,9 +471,12 @@ class Rows:
 
     def usage(self, dataset: str, person: str, since: str, until: str) -> tuple[int, int]:
         """How many requests of a person there were from a time to another; characters archived."""
-        given = {"dataset": dataset, "person": person, "since": since, "until": until}
-        requests, characters = self._connection.execute(_USAGE, given).one()
-        return requests, characters or 0
+        entry = self._table.c
+        found = self._of(dataset, entry.person == person, entry.at >= since, entry.at < until)
+        requests = sql.func.count(sql.case((entry.kind == RESERVE, 1)))
+        characters = sql.func.coalesce(sql.func.sum(entry.length), 0)
+        counted = self._connection.execute(found.with_only_columns(requests, characters)).one()
+        return counted[0], counted[1]
 
     def now(self) -> str:
         """The time by the database's clock, as entries write it."""
@@ -458,10 +485,8 @@ class Rows:
     def _read(self, found: sql.Select[Any], given: dict[str, Any] | None = None) -> list[Entry]:
         return [_entry(row, self.layout) for row in self._connection.execute(found, given)]
 
-    def _kept(self, dataset: str, *conditions: Any) -> sql.Select[Any]:
-        kept = self._documents.c
-        columns = [kept[name] for name in Document._fields]
-        return sql.select(*columns).where(kept.dataset == dataset, *conditions)
+    def _kept(self, dataset: str) -> sql.Select[Any]:
+        return sql.select(self._documents).where(self._documents.c.dataset == dataset)
 
     def _of(self, dataset: str, *conditions: Any) -> sql.Select[Any]:
         return sql.select(self._table).where(self._table.c.dataset == dataset, *conditions)
@@ -485,13 +510,13 @@ class Store:
                 raise LedgerError(f"there is no folder for the ledger {self.where}")
             return False
         with self._reached(), self.engine.connect() as connection:
-            return self._layout(connection) is not None
+            return self.layout(connection) is not None
 
     @contextmanager
     def reading(self) -> Iterator[Rows]:
         """A transaction that only reads."""
         with self._reached(), self.engine.connect() as connection:
-            yield Rows(connection, self._layout(connection) or THIRD)
+            yield Rows(self, connection)
 
     @contextmanager
     def writing(self, dataset: str, alone: bool = False) -> Iterator[Rows]:
@@ -504,7 +529,8 @@ class Store:
             if is_server and not (self._is_current or alone):
                 # Wait until no migration is under way, and let none begin in this transaction.
                 connection.execute(sql.select(sql.func.pg_advisory_xact_lock_shared(_CREATING)))
-            rows = Rows(connection, self._current(self._layout(connection) or THIRD))
+            rows = Rows(self, connection)
+            rows.require_current()
             if is_server:  # SQLite has locked it all already
                 named = sql.func.hashtext(dataset)
                 connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_CHARGING, named)))
@@ -519,23 +545,19 @@ class Store:
             except OSError as error:
                 raise LedgerError(f"the ledger file cannot be made: {error.strerror}") from None
         with self._reached(), self._locking() as connection:
-            layout = self._layout(connection)
-            if layout is None:
+            rows = Rows(self, connection)
+            rows.require_current()
+            if self.layout(connection) is None:  # nobody notes a layout that may be rolled back
                 _make_tables(connection)
-            yield Rows(connection, self._current(layout or THIRD))
-
-    def require_current(self) -> None:
-        """Raise an error if the ledger has an older layout."""
-        with self.reading() as rows:
-            self._current(rows.layout)
+            yield rows
 
     def migrate(self, author: Author) -> list[Entry]:
         """Give every book the third layout, in one transaction; the entries that say so."""
         with self._reached(), self._locking() as connection:
-            layout = self._layout(connection)
-            if layout is None:
+            if self.layout(connection) is None:
                 raise LedgerError(f"there is no ledger at {self.where}, so nothing to migrate")
-            return [] if layout == THIRD else _migrate(connection, layout, author)
+            rows = Rows(self, connection)
+            return [] if rows.layout == THIRD else _migrate(connection, rows, author)
 
     @contextmanager
     def _locking(self, alone: bool = True) -> Iterator[sql.Connection]:
@@ -551,7 +573,7 @@ class Store:
                     connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_CREATING)))
             yield connection
 
-    def _layout(self, connection: sql.Connection) -> int | None:
+    def layout(self, connection: sql.Connection) -> int | None:
         """Which layout the ledger has; None if there is no ledger yet."""
         if self._is_current:  # it never goes back
             return THIRD
@@ -566,15 +588,6 @@ class Store:
             )
         self._is_current = layout == THIRD
         return int(layout)
-
-    def _current(self, layout: int) -> int:
-        """The layout, if it is the one that is written."""
-        if layout != THIRD:
-            raise LedgerError(
-                f"the ledger {self.where} has layout {layout}, which is only read: "
-                f"`dpgap ledger migrate` gives it layout {THIRD}. Nothing was changed or charged"
-            )
-        return layout
 
     @contextmanager
     def _reached(self) -> Iterator[None]:
@@ -603,18 +616,17 @@ def _make_tables(connection: sql.Connection) -> None:
     connection.execute(_LAYOUT.insert().values(layout=THIRD))
 
 
-def _migrate(connection: sql.Connection, layout: int, author: Author) -> list[Entry]:
+def _migrate(connection: sql.Connection, rows: Rows, author: Author) -> list[Entry]:
     """Copy every entry as it is, with its hash; then say in each book that it was migrated."""
     if connection.dialect.name == "postgresql":
         connection.execute(sql.text("LOCK TABLE dpgap_entries IN ACCESS EXCLUSIVE MODE"))
         # dpgap before 0.3 could make roles that work through views of the tables.
         connection.execute(sql.text("DROP SCHEMA IF EXISTS dpgap_spender CASCADE"))
-    rows = Rows(connection, layout)
     books = [rows.book(name) for name in rows.datasets()]
     for book in books:
         if found := flaws(book):
             raise LedgerError(f"{book[0].dataset}: {found[0]}. Such a ledger is not migrated")
-    _OLDER[layout].drop(connection)
+    _OLDER[rows.layout].drop(connection)
     _make_tables(connection)
     said = []
     for book in books:
@@ -626,7 +638,7 @@ def _migrate(connection: sql.Connection, layout: int, author: Author) -> list[En
 
 @lru_cache(maxsize=64)  # to put a statement together takes longer than to execute it
 def _finding(layout: int, names: tuple[str, ...]) -> sql.Select[Any]:
-    """What `Rows.find` executes, for the parameters that it is given."""
+    """The statement of `Rows.find` that looks up these names."""
     table = _OLDER.get(layout, _ENTRIES)
     entry = table.c
     given: dict[str, Any] = {name: sql.bindparam(name) for name in ("dataset", *names)}
@@ -638,16 +650,6 @@ def _finding(layout: int, names: tuple[str, ...]) -> sql.Select[Any]:
     return sql.select(table).where(entry.dataset == given["dataset"], found).order_by(entry.number)
 
 
-_USAGE = sql.select(
-    sql.func.count(sql.case((_ENTRIES.c.kind == RESERVE, 1))), sql.func.sum(_ENTRIES.c.length)
-).where(
-    _ENTRIES.c.dataset == sql.bindparam("dataset"),
-    _ENTRIES.c.person == sql.bindparam("person"),
-    _ENTRIES.c.at >= sql.bindparam("since"),
-    _ENTRIES.c.at < sql.bindparam("until"),
-)
-
-
 _CLOCKS = {
     "sqlite": sql.text("SELECT strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now')"),
     "postgresql": sql.text(
@@ -655,11 +657,6 @@ _CLOCKS = {
         """ 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')"""
     ),
 }
-
-
-def _findable(number: int) -> int:
-    """The number of an entry; one that no database can hold is the number of none."""
-    return number if 0 <= number <= MOST else -1
 
 
 def _row(entry: Entry) -> dict[str, Any]:
@@ -686,15 +683,3 @@ def _entry(row: sql.Row[Any], layout: int) -> Entry:
     except UnreadableEntry as error:
         raise UnreadableEntry(f"entry {row.number} {error}") from None
     return entry
-
-
-def require_entry(found: list[Entry], dataset: str, where: str) -> Entry:
-    """The last entry, which must be there and match its hash."""
-    if not found:
-        raise LedgerError(
-            f"the ledger {where} has no data set {dataset!r}: make it with `dpgap ledger create`"
-        )
-    last = found[-1]
-    if last.hash != last.seal():
-        raise LedgerError(f"the last entry of {dataset!r} in {where} was edited: see `verify`")
-    return last

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
 from inspect import Parameter, signature
-from typing import Annotated, Any, TextIO, get_type_hints
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -108,10 +108,10 @@ class Commands(TyperGroup):
 
 
 def _with_options(message: str, command: Any) -> str:
-    """Arguments by the options that a command has for them: at_most is --at-most.
+    """The message with a command's options in place of arguments: at_most becomes --at-most.
 
-    Names that are words, too, are arguments where a message says of them what they must be or need.
-    What a message sets as in Python is set as on the command line: unit='row' is --unit row.
+    A name that is also a plain word is replaced only where the message says what it must be or
+    need. What a message sets as in Python is set as on the command line: unit='row' is --unit row.
     """
     parameters: list[Any] = getattr(command, "params", [])
     options: dict[str, str] = {it.name: it.opts[0] for it in parameters if "-" in it.opts[0][:1]}
@@ -197,9 +197,8 @@ def keyword_option(
     keyword = KEYWORDS[name]
     kinds: dict[Any, Any] = {positive_integer: int, boolean: bool}
     kind, default = kinds.get(keyword.read, str), keyword.default if default is None else default
-    flags, help = _FLAGS.get(name, ()), option_help(name)
     hint = kind if needed or default is not None else kind | None
-    made: Any = Annotated[hint, option(help, *flags, panel=panel)]
+    made: Any = Annotated[hint, option(option_help(name), *_FLAGS.get(name, ()), panel=panel)]
     default = str(default) if kind is str and default is not None else default
     default = Parameter.empty if needed else default
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=made)
@@ -211,33 +210,26 @@ def with_options(
     """Let a command have these options, and those of its groups, each in place of one value.
 
     Groups are parameters whose types are named tuples. The options come as the dictionary `stated`.
-    What several commands share may `run` in the place of each, which then only says what it takes.
+    Where `run` is given, it runs instead of the command, which then only declares what it takes.
     """
 
     def made(command: Callable[..., None]) -> Callable[..., None]:
-        hints = get_type_hints(command, include_extras=True)
-        groups = {name: kind for name, kind in hints.items() if hasattr(kind, "_field_defaults")}
         taken: list[Parameter] = []
+        groups: dict[str, Any] = {}
         for name, parameter in signature(command).parameters.items():
             if name == "stated":
                 taken += options
-            elif name not in groups:
-                taken.append(parameter.replace(annotation=hints[name]))
+            elif hasattr(parameter.annotation, "_fields"):
+                groups[name] = parameter.annotation
+                taken += signature(groups[name]).parameters.values()
             else:
-                defaults = groups[name]._field_defaults
-                for field, hint in get_type_hints(groups[name], include_extras=True).items():
-                    default = defaults.get(field, Parameter.empty)
-                    kind = Parameter.KEYWORD_ONLY
-                    taken.append(Parameter(field, kind, default=default, annotation=hint))
+                taken.append(parameter)
 
         @wraps(command)
         def flat(**given: Any) -> None:
-            values: dict[str, Any] = {}
-            for name, kind in groups.items():
-                values[name] = kind(*map(given.pop, kind._fields))
+            values = {name: kind(*map(given.pop, kind._fields)) for name, kind in groups.items()}
             if options:
-                names = [each.name for each in options]
-                values["stated"] = dict(zip(names, map(given.pop, names), strict=True))
+                values["stated"] = {each.name: given.pop(each.name) for each in options}
             (run or command)(**given, **values)
 
         ordered = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in taken]

@@ -29,7 +29,7 @@ def desk(
         typer.echo(f'for the file:   key = "{secrets.token_hex(32)}"')
         return
     try:
-        from dpgap.desk.app import check_desk, note_hangups, open_desk, require_hosts, serve
+        from dpgap.desk.app import check_desk, open_desk, require_hosts, serve
         from dpgap.desk.auth import hash_of_token, new_token
         from dpgap.desk.config import FileFaults, read_stewards_file
     except ModuleNotFoundError:
@@ -57,10 +57,9 @@ def desk(
                 if missing:
                     typer.echo(printable(f"A start would open the budgets: {', '.join(missing)}"))
                 return
-            hangup = note_hangups()
             opened = open_desk(listed)
     except FileFaults as faults:
         for line in faults.lines:
             say_error(line)
         raise typer.Exit(1) from None
-    serve(opened, host, port, typer.echo, hangup)
+    serve(opened, host, port, typer.echo)

@@ -252,7 +252,7 @@ def verify(
 
 
 def _export_in(file: str) -> str:
-    """The text of a file that may be an export; what is surely another thing is named."""
+    """The text of a file that should be an export; errors say what else it is."""
     if "://" in file:
         raise UsageError(f"{file} is an address and no file: use --ledger {file}")
     try:
@@ -271,7 +271,7 @@ def _export_in(file: str) -> str:
 
 @ledger_app.command()
 def migrate(ledger: URL) -> None:
-    """Give a ledger of an older layout the third, for good; heads noted earlier stay valid."""
+    """Convert an older ledger to the third layout, for good; heads noted earlier stay valid."""
     migrated = _opened(ledger).migrate()
     if not migrated:
         typer.echo("The ledger has the third layout already.")

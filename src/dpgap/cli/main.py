@@ -5,7 +5,6 @@ at once.
 """
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
@@ -36,13 +35,7 @@ def dpgap(
 
 
 def add_later(app: typer.Typer, name: str, module: str, summary: str) -> None:
-    """Add the function `name` of `module` as a command, if that part is installed.
-
-    It is listed in the help, and loaded when it is called.
-    """
-    package = module.rpartition(".")[0]
-    if package and find_spec(package) is None:
-        return
+    """Add the function `name` of `module` as a command, which is loaded when it is called."""
 
     class Later(TyperCommand):
         """Becomes the real command as soon as it is run, asked for help or completed."""

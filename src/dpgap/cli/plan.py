@@ -2,7 +2,6 @@
 
 import json as json_format
 from dataclasses import asdict
-from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,9 +30,6 @@ def plan(
         str | None, option("Counts that you expect, by rank: 1:9000,10:2000,100:300. Not private.")
     ] = None,
     items: Annotated[int | None, option("With --counts: how many items in all.")] = None,
-    items_per_unit: Annotated[
-        float | None, option("With --max-items: how many a unit has on average.")
-    ] = None,
     json: AsJSON = False,
 ) -> None:
     """Say which error to expect for an ε, or which ε an error takes; spend nothing."""
@@ -50,7 +46,6 @@ def plan(
         select=select,
         counts=None if counts is None else _by_rank(counts),
         items=items,
-        items_per_unit=items_per_unit,
         **stated,
     )
     if not json:
@@ -58,11 +53,6 @@ def plan(
         return
     rows = [asdict(row) | {"epsilon": number(row.epsilon)} for row in made.rows]
     content = {"k": made.k, "select": made.select, "methods": rows}
-    if made.outlook is not None:
-        names = ("route", "split", "precision", "ranked_precision", "safe_epsilon")
-        values = [getattr(made.outlook, name) for name in names]
-        exact = [number(it) if isinstance(it, Fraction) else it for it in values]
-        content["outlook"] = dict(zip(names, exact, strict=True))
     typer.echo(json_format.dumps(content, indent=2))
 
 
@@ -85,8 +75,8 @@ def _print(made: "Plan") -> None:
     """Show the plan as a table that fits this terminal."""
     from rich.console import Console
 
-    from dpgap.releases.text import Column, fitted
+    from dpgap.releases.text import print_table
 
-    columns = [Column(name, cells) for name, cells in made.cells().items()]
     console = Console(highlight=False)
-    console.print(fitted(columns, console), made.guarantee, sep="\n", markup=False)
+    print_table(made.cells(), console)
+    console.print(made.guarantee, markup=False)

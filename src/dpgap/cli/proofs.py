@@ -1,6 +1,6 @@
-"""`dpgap prove` and `dpgap audit`: tables for people, JSON for programs.
+"""`dpgap prove` and `dpgap audit`: lines for people, JSON for programs.
 
-A name with a colon, as in `package.module:function`, is of other people's: it is looked up first.
+A name with a colon, such as `package.module:function`, means a mechanism or function of your own.
 
 Both end with one line that sums up, and with exit code 0 if everything came out as it must: what
 dpgap ships is proved and stays within its ε, mutants are refuted and caught. Otherwise it is 1.
@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -21,29 +21,20 @@ from functools import partial
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
-from rich.text import Text
+from rich.progress import Progress, TaskID
 
 from dpgap._package import how_to_get
 from dpgap.cli.commands import AsJSON, UsageError, option, with_options
-from dpgap.releases.text import Column, fitted
 
 # --------------------------------------------------------------------------------------------------
-# `dpgap prove package.module:Mechanism` and `dpgap audit package.module:function`: other people's.
+# `dpgap prove package.module:Mechanism` and `dpgap audit package.module:function`: your own.
 #
-# What is named is imported as `python -m` would: the current directory comes first. The last line
-# sums up. The exit code is 1 if it is refuted or rejected.
+# The module is imported as `python -m` would: the current directory comes first. The last line sums
+# up. The exit code is 1 if the mechanism is refuted or the function rejected.
 
 
 _CLAIM = "The ε that is claimed, unless it has an attribute epsilon."
@@ -85,7 +76,7 @@ class Audited(NamedTuple):
 
 
 def is_address(name: str | None, options: NamedTuple) -> bool:
-    """Whether a name is that of other people's; the options are for those alone."""
+    """Whether a name is an address; the options are for addresses alone."""
     if name is not None and ":" in name:
         return True
     for field, value in options._asdict().items():
@@ -104,6 +95,9 @@ def prove_addressed(address: str, claimed: Claimed, as_json: bool) -> None:
 
     mechanism = _made(address)
     _require_mechanism(address, mechanism)
+    given = [name for name in ("epsilon", "sensitivity") if getattr(claimed, name) is not None]
+    if isinstance(mechanism, Stepwise) and given:
+        raise UsageError(f"--{given[0]} is not for a Stepwise: {address} states its own")
     with _progress("Proving", None, as_json):
         try:
             if isinstance(mechanism, Stepwise):
@@ -200,10 +194,9 @@ def _parameters(function: Any) -> list[str]:
 
 @contextmanager
 def _progress(doing: str, total: int | None, is_quiet: bool) -> Iterator[tuple[Progress, TaskID]]:
-    """A bar and a clock on the error stream, from the first moment on, if somebody is looking."""
-    columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    """A bar on the error stream, from the first moment on, if somebody is looking."""
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=is_quiet) as bar:
+    with Progress(console=console, transient=True, disable=is_quiet) as bar:
         yield bar, bar.add_task(doing, total=total)
 
 
@@ -249,8 +242,13 @@ Name = Annotated[
 ]
 
 _NO_PROOF = (
-    "“Within its ε” is no proof: it covers the answers that were tried, and events that are "
-    "frequent enough to be counted. Time, memory and logs are no output."
+    "“Within its ε” is no proof: no event was found that refutes the claim, on some made-up "
+    "answers, in so many samples. It says nothing about other answers and rarer events, or about "
+    "time, memory and logs."
+)
+_SOURCES = (
+    "document: the whole document of a release was looked at; program: the output of run; exact: "
+    "the probability of a known event was computed."
 )
 
 
@@ -275,8 +273,7 @@ def prove(
     if smt is not None:
         smt.mkdir(parents=True, exist_ok=True)
     rows = _collected(partial(_proved, smt), chosen, "Proving", as_json)
-    verdicts = [row["verdict"] for row in rows]
-    _end(rows, verdicts, None if as_json else _proof_columns)
+    _end(rows, [row["verdict"] for row in rows], _proof_lines(rows), as_json)
 
 
 @with_options()
@@ -294,29 +291,21 @@ def audit(audited: Audited, name: Name = None, as_json: AsJSON = False) -> None:
 
     chosen = _chosen(name, [task for task, _ in audits()])
     rows = _collected(_audited, chosen, "Auditing", as_json)
-    verdicts = [_audit_verdict(row) for row in rows]
-    note = None if all(row["caught"] for row in rows) else _NO_PROOF
-    _end(rows, verdicts, None if as_json else _audit_columns, note)
+    notes = [_SOURCES] if all(row["caught"] for row in rows) else [_SOURCES, _NO_PROOF]
+    _end(rows, list(map(_audit_verdict, rows)), [*map(_audit_line, rows), *notes], as_json)
 
 
 def _end(
-    rows: Sequence[Row],
-    verdicts: Sequence[str],
-    columns: Callable[[Sequence[Row]], Sequence[Column]] | None,
-    note: str | None = None,
-) -> None:
-    """Show rows as a table, or as JSON without columns; sum them up; end with the right code."""
-    wrong = [row for row in rows if not _is_as_it_must(row)]
-    if columns is None:
+    rows: Sequence[Row], verdicts: Sequence[str], lines: Iterable[str], as_json: bool
+) -> NoReturn:
+    """Show rows as lines or as JSON, sum them up, and end with the right code."""
+    wrong = sum(not _is_as_it_must(row) for row in rows)
+    if as_json:
         typer.echo(json.dumps(rows, indent=1, default=str))
     else:
-        console = Console(highlight=False)
-        console.print(fitted(columns(rows), console))
-        if note is not None:
-            console.print(note)
         found = ", ".join(f"{count} {verdict}" for verdict, count in Counter(verdicts).items())
-        judged = f"{len(wrong)} NOT as expected" if wrong else "all as expected"
-        console.print(f"{len(rows)} in all: {found}; {judged}.", soft_wrap=True)
+        judged = f"{wrong} NOT as expected" if wrong else "all as expected"
+        typer.echo("\n".join([*lines, f"{len(rows)} in all: {found}; {judged}."]))
     raise typer.Exit(1 if wrong else 0)
 
 
@@ -372,56 +361,37 @@ def _is_as_it_must(row: Row) -> bool:
     return bool(is_exposed == (row["kind"] == "mutant"))
 
 
-def _proof_columns(rows: Sequence[Row]) -> list[Column]:
-    groups = _grouped(rows)
-    firsts = [same[0] for same in groups]
-    seconds = [f"{sum(row['seconds'] for row in same):.2f}" for same in groups]
-    provers = [" ".join(row["closed_by"]) or "z3" for row in firsts]
-    good = [all(map(_is_as_it_must, same)) for same in groups]
-    why = [row["reason"] if row["verdict"] == "REFUTED" else "" for row in firsts]
-    return [
-        Column("what", [f"{row['name']}: {row['variant']}" for row in firsts], wraps=True),
-        Column("answers, k", list(map(_sizes, groups))),
-        Column("why refuted", why, wraps=True),
-        Column("by", provers, wraps=True),
-        Column("seconds", seconds),
-        Column("verdict", list(map(_coloured, [row["verdict"] for row in firsts], good))),
-    ]
+def _marked(verdict: str, is_good: bool) -> str:
+    return f"{verdict:8}" if is_good else f"{verdict}, NOT as expected:"
 
 
-def _sizes(same: Sequence[Row]) -> str:
-    if len(same) > 2:
-        return f"n≤{max(row['n'] for row in same)} k≤{max(row['k'] for row in same)}"
-    return ", ".join(f"n={row['n']} k={row['k']}" for row in same)
-
-
-def _coloured(verdict: str, is_good: bool) -> Text:
-    return Text(verdict, style="green" if is_good else "bold red")
-
-
-def _grouped(rows: Sequence[Row]) -> list[list[Row]]:
-    groups: dict[tuple[str, ...], list[Row]] = {}
+def _proof_lines(rows: Sequence[Row]) -> Iterator[str]:
+    """A line for each mechanism and variant; cases that differ in n and k alone share one."""
+    alike: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        every = row.get("n") == "every"
-        key = (row["name"], row["kind"], row["variant"], row["verdict"], str(every))
-        groups.setdefault(key, []).append(row)
-    return list(groups.values())
+        is_every = str(row.get("n") == "every")
+        key = (row["name"], row["kind"], row["variant"], row["verdict"], is_every)
+        alike.setdefault(key, []).append(row)
+    for same in alike.values():
+        first = same[0]
+        sizes = ", ".join(f"n={row['n']} k={row['k']}" for row in same)
+        if len(same) > 2:
+            sizes = f"n≤{max(row['n'] for row in same)} k≤{max(row['k'] for row in same)}"
+        verdict = _marked(first["verdict"], all(map(_is_as_it_must, same)))
+        provers = " ".join(first["closed_by"]) or "z3"
+        seconds = f"{sum(row['seconds'] for row in same):.2f} s"
+        why = f": {first['reason']}" if first["verdict"] == "REFUTED" else ""
+        yield f"{verdict} {first['name']}: {first['variant']}; {sizes}; {provers}, {seconds}{why}"
 
 
 def _audit_verdict(row: Row) -> str:
     return "caught" if row["caught"] else f"within its {row['bounds']}"
 
 
-def _audit_columns(rows: Sequence[Row]) -> list[Column]:
-    verdicts = [_coloured(_audit_verdict(row), _is_as_it_must(row)) for row in rows]
-    least = ["∞" if row["lower_bound"] is None else f"{row['lower_bound']:.3g}" for row in rows]
-    chances = ["" if row["p_value"] is None else f"{row['p_value']:.2g}" for row in rows]
-    what = [f"{row['name']}: {row['variant']}; {row['source']}" for row in rows]
-    return [
-        Column("what", what, wraps=True),
-        Column("samples", [f"{row['samples']:,}" if row["samples"] else "" for row in rows]),
-        Column("claimed", [f"{row['bounds']} = {row['claimed']:.3g}" for row in rows]),
-        Column("is at least", least),
-        Column("p", chances),
-        Column("verdict", verdicts),
-    ]
+def _audit_line(row: Row) -> str:
+    verdict = _marked(_audit_verdict(row), _is_as_it_must(row))
+    least = "∞" if row["lower_bound"] is None else f"{row['lower_bound']:.3g}"
+    claim = f"{row['bounds']} = {row['claimed']:.3g} claimed, at least {least} found"
+    samples = f"; {row['samples']:,} samples" if row["samples"] else ""
+    chance = "" if row["p_value"] is None else f"; p = {row['p_value']:.2g}"
+    return f"{verdict} {row['name']}: {row['variant']}; {row['source']}; {claim}{samples}{chance}"

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import typer
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 # A file that is there already stays unless `--force` is given. Then what is written goes to a
 # temporary file in the same folder, which takes the name when it is complete. A link is followed,
 # as the shell's `>` does: the file that it leads to is replaced, and the link stays. Pipes and
-# devices such as /dev/stdout are written straight into.
+# devices are refused.
 #
 # Names are taken as they are: `~` at their beginning is for the shell to expand.
 
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 Render = Callable[[], str]
 Inputs = Sequence[tuple[str, str | Path]]
 """Files that are read, each after what it is."""
+_PRINTED: Inputs = [("the standard output", "/dev/stdout"), ("the standard error", "/dev/stderr")]
+"""Where a shell may lead what is printed: a file that is replaced would lose it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,46 +72,30 @@ class OutputFile:
         for what, path in self.inputs:
             if _is_same(self.path, path):
                 raise ValueError(f"{self.option} {self.path} is {what}: it must be another file")
-        folder, is_stream = Path(os.path.realpath(self.path)).parent, self.is_stream()
-        is_possible = is_stream or self.path.is_file() or not self.path.exists()
-        if not folder.is_dir() or not is_possible:
+        folder = Path(os.path.realpath(self.path)).parent
+        if not folder.is_dir() or (self.path.exists() and not self.path.is_file()):
             raise ValueError(
                 f"{self.path} cannot be written: it must be a file in an existing folder"
             )
-        if is_stream:
-            return
         if not os.access(folder, os.W_OK | os.X_OK):
             raise ValueError(f"{self.path} cannot be written: its folder cannot be written to")
         if os.path.lexists(self.path) and not self.force:
             raise ValueError(f"{self.path} is there already: --force replaces it")
 
-    def is_stream(self) -> bool:
-        """Whether to write straight into it: a pipe, a device, or a file that is open for us."""
-        is_handle = os.path.realpath(self.path.parent) == os.path.realpath("/dev/fd")
-        is_open = (is_handle and self.path.exists()) or _ours(self.path) is not None
-        return is_open or self.path.is_fifo() or self.path.is_char_device()
-
     def write(self, text: str) -> None:
         """Write the whole text, or raise an error and leave no trace."""
         content = text.encode(errors="backslashreplace")
-        if (stream := _ours(self.path)) is not None:
-            stream.flush()
-            stream.buffer.write(content)
-            stream.flush()
-        elif self.is_stream():
-            with open(os.open(self.path, os.O_WRONLY | os.O_APPEND), "wb") as file:
-                file.write(content)
-        elif not self.force:
+        if not self.force:
             write_new(self.path, content, mode=0o666)
-        else:
-            target = Path(os.path.realpath(self.path))
-            temporary = target.with_name(f".dpgap-{secrets.token_hex(8)}.part")
-            write_new(temporary, content, mode=0o666)
-            try:
-                self.require_writable()  # much may have happened while we were counting
-                os.replace(temporary, target)
-            finally:
-                temporary.unlink(missing_ok=True)
+            return
+        target = Path(os.path.realpath(self.path))
+        temporary = target.with_name(f".dpgap-{secrets.token_hex(8)}.part")
+        write_new(temporary, content, mode=0o666)
+        try:
+            self.require_writable()  # much may have happened while we were counting
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 class Output(NamedTuple):
@@ -129,15 +115,12 @@ class Output(NamedTuple):
         if self.title is not None and self.html is None:
             raise ValueError("--title is the heading of a page: give --html as well")
         files: dict[str, OutputFile] = {}
+        taken = list(_PRINTED)
         for kind, path in (("csv", self.csv), ("html", self.html)):
             if path is not None:
-                files[kind] = OutputFile(f"--{kind}", path, inputs(), self.force)
+                files[kind] = OutputFile(f"--{kind}", path, [*inputs(), *taken], self.force)
                 files[kind].require_writable()
-        paths = [file.path for file in files.values() if not file.is_stream()]
-        if len(paths) == 2 and _is_same(*paths):
-            raise ValueError(
-                "--csv and --html must be two files, whose names differ in more than capitals"
-            )
+                taken.append((f"the file of --{kind}, {path}", path))
         return files
 
     def rendered(self, kind: str, release: "Release") -> str:
@@ -191,15 +174,6 @@ def _is_same(one: str | Path, other: str | Path) -> bool:
         return os.path.realpath(one).casefold() == os.path.realpath(other).casefold()
     except (OSError, ValueError):
         return False
-
-
-def _ours(path: Path) -> TextIO | None:
-    """The standard stream that leads to this file, if any does."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):  # a stream may be closed
-            if os.path.samestat(os.stat(path), os.fstat(stream.fileno())):
-                return stream
-    return None
 
 
 # --------------------------------------------------------------------------------------------------
@@ -427,9 +401,7 @@ def _working(what: str) -> Iterator[None]:
         return
     from rich.console import Console
 
-    console = Console(stderr=True)
-    spinner = "dots" if console.encoding.startswith("utf") else "line"
-    with console.status(what, spinner=spinner):
+    with Console(stderr=True).status(what, spinner="line"):  # letters that every console has
         yield
 
 

@@ -67,10 +67,9 @@ def reproduce(
 def _watched(out: Path, plan: ReproductionPlan, *, quiet: bool) -> tuple[list[Result], list[Claim]]:
     """Reproduce with a progress bar and an estimate of the time that is left."""
     from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress
+    from rich.progress import Progress
 
-    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True, quiet=quiet)) as bar:
+    with Progress(console=Console(stderr=True, quiet=quiet)) as bar:
         task = bar.add_task("Simulating", total=None)
         return reproduce_into(
             out, plan, lambda done, total: bar.update(task, completed=done, total=total)
@@ -88,7 +87,7 @@ def reproduce_into(
     for figure, points in finished_figures(plan, progress):
         results = sorted([*results, *points])
         claims = judge(results)
-        drawn |= draw(figure, points, plan.datasets)
+        drawn[f"figure-{figure}"] = draw(figure, points, plan.datasets)
         paths = {name: f"{FOLDER}/{name}.svg" for name in drawn}
         for name, path in paths.items():
             write(out / path, drawn[name])

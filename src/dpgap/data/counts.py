@@ -143,11 +143,10 @@ def find(
         is_cut = not asked.is_plain
         opened = sources.read_file(path, unit, item, asked.looked_at, asked.encoding, is_cut)
         return with_domain(resources.enter_context(opened), domain)
-    stated = {"encoding": asked.encoding is not None, "decimal": asked.decimal != "."}
-    for name in (name for name, is_stated in stated.items() if is_stated):
+    if asked.encoding is not None or asked.decimal != ".":
         raise ValueError(
-            f"{name} is for files: it must be left out for a frame or a database, whose text and "
-            "numbers must be as they are to be read"
+            "encoding and decimal must be left out for a frame or a database: they say how the "
+            "text of a file is read"
         )
     unit, item = sources.require_given(unit, item)
     if sources.is_url(table):
@@ -157,24 +156,23 @@ def find(
 
 def open_rows(
     source: Source, question: Question, resources: ExitStack
-) -> tuple[Frame, dict[str, Any], Engine | None, Frame]:
-    """A table's frame, what is told of it, its rows that are asked about, and their engine.
+) -> tuple[Frame, Question, Engine | None, Frame]:
+    """A table's frame, the question with the table's facts, the engine, and the rows asked about.
 
-    Its address and its schema tell. Rows are in no engine where a frame of this process is only
-    counted.
+    The facts come from the address and the schema. The engine is None where a frame of this process
+    is only counted.
     """
     table = frame = as_frame(source.table)
-    told: dict[str, Any] = {"table": source.name, "address": source.address}
-    told["columns"] = source.columns
-    if source.columns is None:
-        told["columns"] = with_masked_errors(lambda: sources.columns_of(table))
+    columns = source.columns
+    if columns is None:
+        columns = with_masked_errors(lambda: sources.columns_of(table))
     roles = roles_of(source, question)
     filtered = question.where.columns if question.where else ()
-    columns = list(with_masked_errors(frame.collect_schema))
-    if source.unit == "row" and "row" in {*columns, *dict(source.columns or ())}:
+    names = list(with_masked_errors(frame.collect_schema))
+    if source.unit == "row" and "row" in {*names, *dict(source.columns or ())}:
         raise ValueError("unit='row' is unclear: there is a column of that name; rename it")
     is_in_database = source.address is not None and source.database is None
-    sources.require_columns(columns, *roles.values(), *filtered, is_stated=is_in_database)
+    sources.require_columns(names, *roles.values(), *filtered, is_stated=is_in_database)
     engine = engine_of(frame)
     if engine is not None and source.database is None:  # files have no collations
         engine.require_faithful()
@@ -187,9 +185,10 @@ def open_rows(
         frame = keep(frame, question.where, engine, question.decimal)
     if engine is None and not question.is_plain:
         frame = embed(frame, roles, resources)
+    question = replace(question, table=source.name, address=source.address, columns=columns)
     if question.sum is not None:
-        told["sum_of_text"] = not query.states_numbers(table, question.sum)
-    return table, told, engine_of(frame), frame
+        question = replace(question, sum_of_text=not query.states_numbers(table, question.sum))
+    return table, question, engine_of(frame), frame
 
 
 def roles_of(source: Source, question: Question) -> dict[str, str]:
@@ -203,7 +202,7 @@ def roles_of(source: Source, question: Question) -> dict[str, str]:
 
 
 def _require_exact(engine: Engine, frame: Frame, roles: dict[str, str], question: Question) -> None:
-    """Refuse sums that are not exact, and columns of which different texts are taken for equal.
+    """Refuse sums that are not exact, and columns in which different texts count as equal.
 
     Units may be compared as their column likes, unless each needs an order of what it has.
     """
@@ -237,9 +236,8 @@ def as_frame(table: object) -> Frame:
 def table_facts(table: str) -> tuple[str, Families]:
     """Where a table is, spelt as releases spell it, and its columns with their families of types.
 
-    Both come from the address and the schema, never from rows. A budget is bound to them.
-
-    What is neither a file's name nor the address of a database is only a name.
+    Both come from the address and the schema, never from rows. A budget is bound to them. What is
+    neither a file's name nor the address of a database is only a name.
 
     >>> table_facts("sales")
     ('sales', ())
@@ -308,7 +306,7 @@ def counts(
     groups = None if by is None else read_groups(counting.get("groups"))
     with ExitStack() as resources:
         source = find(table, unit, item, domain, asked, resources)
-        frame, told, engine, rows = open_rows(source, asked, resources)
+        frame, asked, engine, rows = open_rows(source, asked, resources)
         # A domain may stand beside rows in the table's own engine; with groups it may not.
         is_apart = source.database is not None and source.domain_address is None
         is_beside = engine_of(frame) is not None and not is_apart and by is None
@@ -321,7 +319,6 @@ def counts(
             asked,
             domain=words,
             is_private=public is not None or domain is None,
-            **told,
             digest=digest,
             groups=0 if groups is None else len(groups.labels),
             groups_digest=None if groups is None else groups.digest,
@@ -331,7 +328,7 @@ def counts(
         if engine is None:
             return _in_memory(rows, roles, public, facts)
         given = query.rows_of(rows, roles).lazy()
-        return count_in_engine(engine, given, question, public, groups, facts, resources)
+        return count_in_engine(engine, given, public, groups, facts, resources)
 
 
 @errors_without_answers
@@ -344,12 +341,11 @@ def units_of(table: Table, **counting: Any) -> PrivateCounts:
     with ExitStack() as resources:
         item = "row" if unit is None else unit
         source = find(table, unit, item, None, asked, resources)
-        _, told, engine, rows = open_rows(source, asked, resources)
+        _, asked, engine, rows = open_rows(source, asked, resources)
         roles = {role: name for role, name in roles_of(source, asked).items() if role != "item"}
         found = _fetch_total(rows, engine, roles, asked)
         digest = domain_of([ALL_UNITS], "").digest
-        words = "all units together"
-        question = replace(asked, item=ALL_UNITS, domain=words, digest=digest, **told)
+        question = replace(asked, item=ALL_UNITS, domain="all units together", digest=digest)
         # However a unit changes, it moves the one answer there is.
         facts = _facts(question, None, is_row=True) | {"reach": 1}
         return CountsInMemory((ALL_UNITS,), np.array([0]), np.array([found]), **facts)
@@ -395,8 +391,16 @@ def _in_memory(
     known = public if isinstance(public, Domain) else None
     if known is not None and query.states_numbers(frame, roles["item"]):
         known.require_numbers()
-    counted = with_masked_errors(lambda: query.add_up(None, rows, facts["origin"], None))
-    items, units = with_masked_errors(lambda: _arrays(counted))
+
+    def fetch() -> tuple[NDArray[Any], Integers]:
+        counted = query.add_up(None, rows, facts["origin"], None).lazy().collect()
+        items, units = counted["item"], counted["units"].to_numpy().astype(np.int64)
+        if items.dtype.is_numeric():
+            return items.to_numpy(), units
+        # Arrays of text would have the width of the longest, and lose NUL at the end.
+        return np.array(items.to_list(), dtype=object), units
+
+    items, units = with_masked_errors(fetch)
     stated = domain_of(sorted(items.tolist()), "") if known is None else known
     positions = stated.positions(items)  # all different: every item has one text
     inside = positions >= 0
@@ -422,13 +426,3 @@ def _read_domain(domain: Any, beside: Frame | None) -> tuple[Stated, str]:
         return column.rename({names[0]: "item"}), words
     values = with_masked_errors(lambda: column.lazy().collect()[names[0]].to_list(), _NO_DOMAIN)
     return warn_of_oddities(domain_of(values, words + ": {count} items")), words
-
-
-def _arrays(counted: Frame) -> tuple[NDArray[Any], Integers]:
-    """All items and their counts, here in this process."""
-    collected = counted.lazy().collect()
-    items, units = collected["item"], collected["units"].to_numpy().astype(np.int64)
-    if items.dtype.is_numeric():
-        return items.to_numpy(), units
-    # Arrays of text would have the width of the longest, and lose NUL at the end.
-    return np.array(items.to_list(), dtype=object), units

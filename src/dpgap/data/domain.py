@@ -69,8 +69,25 @@ class Domain:
 
     @property
     def digest(self) -> str:
-        """A hash of the items in order."""
-        return digest_of(self.labels, self.texts)
+        """A hash of the items in order; a range is hashed by its ends.
+
+        Text and numbers that read the same are told apart: a release shows one or the other. Hashes
+        stay as they are for ever, so that those of text, and those of whole ranges, know no types.
+
+        >>> read_domain(range(3)).digest == read_domain([0, 1.0, 2]).digest
+        True
+        >>> read_domain([1]).digest == read_domain(["1"]).digest
+        False
+        """
+        labels = self.labels
+        kinds = "n" if isinstance(labels, range) else "".join(map(kind_of_label, labels))
+        numbers = labels if isinstance(labels, range) else _as_range(self.texts)
+        if numbers is None and set(kinds) == {"t"}:
+            return _hash_of_texts(self.texts)
+        if numbers is None or set(kinds) != {"n"}:
+            return _hash({"texts": self.texts, "kinds": kinds})
+        step = numbers.step if len(numbers) > 1 else 1
+        return _hash({"first": numbers[0], "last": numbers[-1], "step": step})
 
     def positions(self, items: NDArray[Any]) -> Integers:
         """Where in the domain each item is; −1 for those outside it."""
@@ -107,7 +124,7 @@ def read_groups(groups: Any) -> Domain:
     labels = list(groups)
     if not labels:
         raise ValueError("groups must not be empty")
-    if any(label is None or label != label for label in labels):
+    if any(map(_missing, labels)):
         raise ValueError("groups must not hold None or NaN: rows without a group are in none")
     texts = [text_of(label) for label in labels]
     if min(len(set(texts)), len(set(labels))) < len(texts):  # to Python, 1 and True are equal
@@ -203,16 +220,14 @@ def text_of(item: object) -> str:
 
 
 def _missing(label: object) -> bool:
-    return label is None or label != label or type(label).__name__ in ("NAType", "NaTType")
+    # pandas says of its NA neither that it equals itself nor that it does not.
+    return label is None or type(label).__name__ in ("NAType", "NaTType") or label != label
 
 
 def whole(item: object) -> int | None:
     """The whole number that an item is, however it is written down."""
-    try:
-        text = text_of(item)
-    except (TypeError, OverflowError, ValueError):
-        return None
-    return int(text) if _WHOLE.fullmatch(text) else None
+    text = item if isinstance(item, str) else form_of(item)
+    return int(text) if text is not None and _WHOLE.fullmatch(text) else None
 
 
 def _numbers(labels: range) -> Domain:
@@ -257,27 +272,6 @@ def _lines(path: Path) -> list[str]:
     with open_text(path, "rt", encoding="utf-8-sig", newline="") as file:
         lines = file.read().removesuffix("\n").split("\n")
     return [line.removesuffix("\r") for line in lines]
-
-
-def digest_of(labels: range | Sequence[Any], texts: Sequence[str]) -> str:
-    """A hash of a domain's items in order; a range is hashed by its ends.
-
-    Text and numbers that read the same are told apart: a release shows one or the other. Hashes
-    stay as they are for ever, so that those of text, and those of whole ranges, know no types.
-
-    >>> digest_of(range(3), ()) == digest_of([0, 1.0, 2], ["0", "1", "2"])
-    True
-    >>> digest_of([1], ["1"]) == digest_of(["1"], ["1"])
-    False
-    """
-    kinds = "n" if isinstance(labels, range) else "".join(map(kind_of_label, labels))
-    numbers = labels if isinstance(labels, range) else _as_range(texts)
-    if numbers is None and set(kinds) == {"t"}:
-        return _hash_of_texts(texts)
-    if numbers is None or set(kinds) != {"n"}:
-        return _hash({"texts": texts, "kinds": kinds})
-    step = numbers.step if len(numbers) > 1 else 1
-    return _hash({"first": numbers[0], "last": numbers[-1], "step": step})
 
 
 def kind_of_label(label: object) -> str:

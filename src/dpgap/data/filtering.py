@@ -269,7 +269,7 @@ class _Rows:
         return whole_numbers(day, nw.Int64())
 
     def _compare_text(self, name: str, text: nw.Expr, sign: str, literal: str) -> nw.Expr:
-        """How text stands to a literal by its bytes, as most engines compare it; and "like"."""
+        """Compare text with a literal by its bytes, as most engines do; or by "like"."""
         if sign != "=" and _database(self._frame) == "postgres":
             from dpgap.data.engines.ibis import convert_to
 
@@ -286,7 +286,8 @@ class _Rows:
 def _key(literal: Any, value: Any) -> Any:
     """What a value is compared by with a literal of this type; None if it cannot be.
 
-    For text that is a number, a text, or whether a time has a zone and when it is.
+    For a literal of text, that is a number, a text, or a pair: whether a time has a zone, and its
+    moment.
     """
     text, number = values.form_of(value), values.number_of(value)
     if literal is None:
@@ -304,7 +305,7 @@ def _key(literal: Any, value: Any) -> Any:
 
 
 def _test(sign: str, literal: Literal) -> Callable[[Any], bool]:
-    """Whether the key of a value stands so to a literal; None never does.
+    """A test whether the key of a value compares so with a literal; the key None never does.
 
     All that can be said of the literal is worked out here. So the functions that are entered do not
     depend on the values that there are.
@@ -388,7 +389,7 @@ class Reading:
     present: nw.Expr
     """Whether there is a value; true or false, never NULL."""
     test: Callable[[str, tuple[Any, ...]], nw.Expr]
-    """Whether a value stands so to one of the literals, for =, <, <=, > and >=, and for "like".
+    """Whether a value compares so with one of the literals, for =, <, <=, >, >= and "like".
 
     What is no value is NULL or false.
     """
@@ -594,7 +595,7 @@ def is_date_out_of_order(text: str) -> bool:
 
 
 def moments(value: nw.Expr, kind: Any, edge: Callable[[int], Any]) -> Reading:
-    """Dates and times, exactly; `edge` is what is so many units of the column after 1970.
+    """Dates and times, exactly; `edge` makes the value so many units of the column after 1970.
 
     A literal with a zone matches no time without one.
     """

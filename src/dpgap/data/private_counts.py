@@ -43,7 +43,8 @@ _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
 UNREADABLE = (
-    "table could not be read: the engine that holds it refused or was stopped; nothing was charged"
+    "table could not be read; nothing was charged. A row of a file may have too few or too many "
+    "fields or an open quote; or the engine that holds the table refused or was stopped"
 )
 
 _LET_THROUGH = (KeyboardInterrupt, SystemExit, GeneratorExit)
@@ -138,7 +139,7 @@ class Chunk(NamedTuple):
     found: Callable[[Integers], Found]
     """Called with places in this chunk."""
     places: Integers | None = None
-    """Where in this chunk the values stand, in order; None if it has no others."""
+    """Where the values stand in this chunk, in rising order; None if every place has a value."""
     size: int = 0
     """With `places`: how many answers this chunk has. Those without a value are 0."""
 
@@ -161,7 +162,7 @@ class Chunk(NamedTuple):
 
 
 def standing(taken: Integers, places: Integers) -> tuple[NDArray[np.bool_], Integers]:
-    """Which places are taken, and where each of those stands in `taken`, which is in order.
+    """Which places are in `taken`, which is sorted, and at which index of it.
 
     >>> standing(np.array([2, 5, 7]), np.array([7, 3, 2]))
     (array([ True, False,  True]), array([2, 0]))
@@ -192,7 +193,7 @@ class PrivateCounts(ABC):
     step: Fraction = Fraction(1)
     """What answers are whole numbers of: 1 for counts."""
     unknown: bool = False
-    """Whether there are only items that are present, so that how many and which is private."""
+    """Whether nobody listed the items: then which there are, and how many, is private."""
 
     def __len__(self) -> int:
         """How many items the domain has; private, and refused, where items are unknown."""
@@ -355,7 +356,7 @@ def require_facts(
 ) -> None:
     """Refuse answers that contradict what a mechanism claims of them.
 
-    `unknown` says that the mechanism is for items that nobody listed as well.
+    `unknown` says that the mechanism also takes items that nobody listed.
     """
     if answers.unknown and not unknown:
         raise ValueError(_UNKNOWN)

@@ -23,6 +23,7 @@ from dpgap.question import Question
 _LARGEST = (1 << 63) - 1024
 """The largest float that is a whole number of 64 bits."""
 
+_NO_UTF_8 = re.compile("[\ud800-\udfff]")
 TEXTS = ("String", "Categorical", "Enum")
 _COUNTABLE = (*TEXTS, "Boolean", "Float32", "Float64")
 
@@ -112,12 +113,11 @@ def keep_range(rows: Lazy, kind: DType, labels: range) -> Lazy:
 def keep_listed(rows: Lazy, column: str, kind: DType, listed: Lazy) -> Lazy:
     """The rows whose value in a column is listed, which is then called by its position.
 
-    `listed` is a frame of `item` and `position`: whole numbers where the column holds such, or
-    texts.
+    `listed` is a frame of `item` and `position`. Items are whole numbers where the column holds
+    such, or texts.
     """
-    value = (
-        nw.col(column) if listed.collect_schema()["item"].is_integer() else _as_text(kind, column)
-    )
+    are_numbers = listed.collect_schema()["item"].is_integer()
+    value = nw.col(column) if are_numbers else _as_text(kind, column)
     found = rows.select(value.alias("sought"), *_others(rows, column))
     known = listed.select(nw.col("item").alias("listed"), nw.col("position").alias(column))
     return found.join(known, left_on="sought", right_on="listed", how="inner").select(
@@ -127,14 +127,10 @@ def keep_listed(rows: Lazy, column: str, kind: DType, listed: Lazy) -> Lazy:
 
 def keep_known(known: Lazy, own: DType, rows: Lazy, kind: DType) -> Lazy:
     """The rows whose items are in a table, a frame of `item` of type `own`, called as there."""
-    known, others = known.drop_nulls().unique(), _others(rows)
-    if own.is_integer() and kind.is_integer():
-        return rows.join(known, on="item", how="semi")
-    texts = known.select(_as_text(own).alias("listed"), nw.col("item"))
-    found = rows.select(_as_text(kind).alias("sought"), *others)
-    return found.join(texts, left_on="sought", right_on="listed", how="inner").select(
-        "item", *others
-    )
+    item = nw.col("item")
+    sought = item if own.is_integer() and kind.is_integer() else _as_text(own).alias("item")
+    listed = known.drop_nulls().unique().select(sought, item.alias("position"))
+    return keep_listed(rows, "item", kind, listed)
 
 
 def _others(rows: Lazy, column: str = "item") -> list[str]:
@@ -345,6 +341,8 @@ def _known(engine: Engine, domain: Lazy, kind: DType) -> tuple[Lazy, DType]:
         kind == nw.Boolean and own.is_integer()
     ):
         raise ValueError("domain must be a column of text or whole numbers, like the item column")
+    if own in (nw.Int128, nw.UInt128):
+        raise ValueError("domain must be whole numbers of at most 64 bits: cast its column")
     require_exact_text(engine, domain, "domain")
     return engine.plain(domain), own
 
@@ -354,13 +352,14 @@ def _listed(engine: Engine, domain: Domain, kind: DType) -> Lazy:
     numbers = [whole(label) for label in domain.labels]
     if kind.is_integer() and all(n is None or abs(n) < 1 << 63 for n in numbers):
         return engine.list_items(numbers)
-    return engine.list_items([_in_utf_8(text) for text in domain.texts])
+    # Text that is no UTF-8 can be no item of an engine's tables.
+    return engine.list_items([None if _NO_UTF_8.search(text) else text for text in domain.texts])
 
 
 def require_exact_text(engine: Engine, column: Lazy, name: str) -> None:
     """Refuse a column whose collation takes different texts for equal.
 
-    Which of them an item is called would then hang on whose row comes first.
+    Otherwise the label shown would depend on row order.
     """
     kind = with_masked_errors(lambda: column.collect_schema()["item"])
     if kind == nw.String and with_masked_errors(lambda: engine.merges(column), TWO_TABLES):
@@ -377,8 +376,3 @@ def _require_list(domain: Domain, kind: DType, name: str = "domain", role: str =
         raise ValueError(f"{name} must hold true and false, like the {role} column")
     if kind.is_float() and any("." in text for text in domain.texts):
         raise ValueError(f"{name} must be whole numbers: cast the {role} column to text for others")
-
-
-def _in_utf_8(text: str) -> str | None:
-    """Text that an engine can hold; other text can be no item of its tables."""
-    return None if any("\ud800" <= letter <= "\udfff" for letter in text) else text

@@ -6,6 +6,7 @@ Whatever an engine says of a row stays inside: its errors become ours, which nam
 import codecs
 import csv
 import difflib
+import glob
 import gzip
 import io
 import os
@@ -141,7 +142,7 @@ def require_columns(columns: Sequence[str], *names: str, is_stated: bool = False
 
 
 def no_column(name: str, columns: Sequence[str], *, is_known: bool) -> str:
-    """Says that there is no such column, which are near to it, and which there are.
+    """The message that there is no such column, with similar names and those that there are.
 
     The columns of a text file without a header, and of a frame that was read from it, are
     somebody's row. So they are told only if it is known that they are names: if a schema states
@@ -279,7 +280,7 @@ _MAX_HEADER = 1 << 20
 _BYTES_AT_ONCE = 1 << 16
 _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _UNDECODED = "\ufffd"
-"""What Python writes for bytes that it cannot decode, as others did before."""
+"""What Python and other programs write for bytes that they cannot decode."""
 _CODECS = {
     "utf-8": "utf-8",
     "latin-1": "cp1252",  # as browsers do: it differs in 80 to 9F alone
@@ -479,7 +480,7 @@ _NOT_DECODED = (
 _REFUSALS = {
     kind: f"table could not be read: it must be a {kind.upper()} file in UTF-8 with {has}"
     for kind, has in {
-        "csv": "named columns; state another encoding as encoding='latin-1', 'cp1252' or 'utf-16'",
+        "csv": "named columns; state another encoding if it has one, as in encoding='cp1252'",
         "parquet": "named columns",
         "json": "a JSON object on each line",
     }.items()
@@ -600,29 +601,23 @@ def _ends_in_quotes(path: str, delimiter: str) -> bool:
     return _turns(data, borders, turns) % 2 == 1
 
 
+_QUOTES = re.compile(rb'"(?: *")*')
+
+
 def _turns(data: bytes, borders: bytes, before_data: int) -> int:
     """How many odd groups of quotes follow the last one that stands where no field may begin.
 
     Where the data have no such one, those of `before_data` count too. What stands before the data
-    is a border.
+    is a border. Groups are looked at from the end on, as most data have such a group there.
     """
-    turns, end = 0, len(data)
-    while (end := data.rfind(b'"', 0, end)) >= 0:
-        quotes = 1
-        while data[(before := _before_spaces(data, end)) - 1 : before] == b'"':
-            quotes, end = quotes + 1, before - 1
-        if quotes % 2:
-            if end - before > 1 or (before and data[before - 1] not in borders):
+    turns, backwards = 0, data[::-1]
+    for group in _QUOTES.finditer(backwards):
+        if group[0].count(b'"') % 2:
+            before = group.end() + (backwards[group.end() : group.end() + 1] == b" ")
+            if before < len(data) and backwards[before] not in borders:
                 return turns
             turns += 1
     return before_data + turns
-
-
-def _before_spaces(data: bytes, end: int) -> int:
-    """Where the data before `end` end, without spaces."""
-    while end and data[end - 1 : end] == b" ":
-        end -= 1
-    return end
 
 
 def _sql_text(text: str) -> str:
@@ -631,16 +626,16 @@ def _sql_text(text: str) -> str:
 
 def _literal(path: str) -> str:
     """The path as SQL text, with nothing in it that DuckDB would expand."""
-    absolute = str(Path(path).absolute())  # DuckDB takes a leading ~ for the home folder
-    plain = "".join(f"[{letter}]" if letter in "*?[" else letter for letter in absolute)
-    return _sql_text(plain)
+    absolute = Path(path).absolute()  # DuckDB takes a leading ~ for the home folder
+    return _sql_text(glob.escape(str(absolute)))
 
 
 def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None, *, is_cut: bool) -> Source:
     """One row for each word on each line; a word that is no whole number of a domain is NULL.
 
-    Where a line stands hangs on all others, and must not decide what is kept of it. So if lines are
-    cut, they are told apart by what they say, and equal ones are numbered. That takes longer.
+    The number of a line depends on all lines before it, and must not decide what is kept of it. So
+    if lines are cut, they are told apart by what they say, and equal ones are numbered. That takes
+    longer.
     """
     if unit not in (None, "row", "line"):
         raise ValueError(f"unit must be 'line' (or left out) for a .dat file, not {unit!r}")

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from dpgap.budget.account import readable_text
+from dpgap.budget.requests import ChargedRequest
 from dpgap.budget.steward import Steward
 from dpgap.desk.middleware import in_our_words
 from dpgap.desk.pages import (
@@ -20,7 +21,6 @@ from dpgap.desk.pages import (
     older,
 )
 from dpgap.desk.questions import FilledForm, Number, PlanBody
-from dpgap.desk.queue import Archived
 
 router = APIRouter(prefix="/api/v1", tags=["desk"])
 about = APIRouter(include_in_schema=False)
@@ -91,7 +91,7 @@ def asked(at: ProgramAtData, key: str) -> dict[str, Any]:
 def releases(at: ProgramAtData, page: Paged) -> dict[str, Any]:
     """What was asked before, the newest first; send `next` as `before` for what is older."""
     rows = at.desk.archive(at.data, page)
-    return {"releases": list(map(_archived, rows)), "next": older(rows, page)}
+    return {"releases": list(map(_listed, rows)), "next": older(rows, page)}
 
 
 @router.get("/datasets/{name}/releases/{number}")
@@ -113,7 +113,9 @@ def stale(at: StewardsProgramAtData) -> dict[str, Any]:
     """For stewards: reservations that nobody settled, why, and the last that were written off."""
     found, steward = at.desk.unsettled(at.data), Steward(at.desk.ledger, at.data.budget)
     return {
-        "reservations": [_archived(Archived(entry, None)) | {"why": why} for entry, why in found],
+        "reservations": [
+            _listed(ChargedRequest(entry, None)) | {"why": why} for entry, why in found
+        ],
         "written_off": [
             {"entry": it.reservation, "person": it.person, "reason": it.reason, "at": it.at}
             for it in steward.written_off(100)[::-1]
@@ -163,13 +165,13 @@ def _described(at: At) -> dict[str, Any]:
     }
 
 
-def _archived(row: Archived) -> dict[str, Any]:
-    entry, settlement = row
+def _listed(row: ChargedRequest) -> dict[str, Any]:
+    entry, ending = row
     return {
         "entry": entry.number,
         "state": row.state,
         "purpose": entry.purpose,
         "person": entry.person,
-        "epsilon": readable_text((settlement or entry).epsilon),
+        "epsilon": readable_text((ending or entry).epsilon),
         "at": entry.at,
     }

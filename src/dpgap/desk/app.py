@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import logging
-import signal
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -24,13 +23,7 @@ from dpgap._package import __version__
 from dpgap.budget.account import granted
 from dpgap.budget.entries import LedgerError
 from dpgap.budget.ledger import Ledger
-from dpgap.budget.requests import (
-    is_one_table,
-    look_alike,
-    refuse_contradiction,
-    require_meant,
-    stated_facts,
-)
+from dpgap.budget.requests import refuse_contradiction, refuse_look_alike, stated_facts, stating
 from dpgap.budget.store import Store
 from dpgap.desk import api, pages
 from dpgap.desk.auth import Auth
@@ -43,7 +36,6 @@ from dpgap.desk.middleware import (
     Limits,
     Place,
     Refused,
-    log,
     note_error,
     refusal_of,
 )
@@ -118,10 +110,8 @@ def _require_new(data: ListedData, facts: Facts, stated: Mapping[str, Facts | No
     if data.epsilon is None:
         raise ValueError("has no budget in the ledger: state its epsilon")
     granted(data.epsilon, data.delta)
-    if (other := look_alike(data.budget, stated)) is not None:
-        raise ValueError(f"the budget {data.budget!r} looks like {other!r}, which is another one")
-    same = [name for name, other in stated.items() if is_one_table(stated_facts(**facts), other)]
-    require_meant(same, data.beside)
+    refuse_look_alike(data.budget, stated)
+    stating(stated_facts(**facts), stated.items(), data.beside)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -145,7 +135,7 @@ def check_desk(file: StewardsFile) -> list[str]:
 
 
 def application(desk: Desk, place: Place) -> Any:
-    """All of it, behind its guard."""
+    """The whole application (ASGI), behind its guard."""
 
     @asynccontextmanager
     async def settling(_: FastAPI) -> AsyncIterator[None]:
@@ -210,7 +200,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
 
 
 # --------------------------------------------------------------------------------------------------
-# Serving the desk: where it listens, what it prints, and what makes it count again.
+# Serving the desk: where it listens, and what it prints.
 #
 # Whoever can reach the port can open connections. Each takes a descriptor (an open file), so there
 # are fewer connections than descriptors, and no client is waited for without a deadline: neither
@@ -346,24 +336,14 @@ def listening_locally(host: str, port: int) -> list[socket.socket]:
     return bound
 
 
-def serve(
-    desk: Desk, host: str, port: int, say: Callable[[str], None], hangup: asyncio.Event
-) -> None:
+def serve(desk: Desk, host: str, port: int, say: Callable[[str], None]) -> None:
     """Serve until somebody stops it; `say` prints where the desk is."""
     is_local = host in LOOPBACK and not desk.file.hosts
     bound = listening_locally(host, port) if is_local else [listening(host, port)]
     place = place_of(desk, host, bound[0].getsockname()[1])
     for line in greeting(desk, place, host):
         say(line)
-    server = uvicorn.Server(configured(desk, place))
-
-    async def run() -> None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.set)
-        counting = asyncio.create_task(count_when_hung_up(desk, hangup))
-        await server.serve(sockets=bound)  # which closes them
-        counting.cancel()
-
-    asyncio.run(run())
+    asyncio.run(uvicorn.Server(configured(desk, place)).serve(sockets=bound))  # it closes them
 
 
 def configured(desk: Desk, place: Place) -> uvicorn.Config:
@@ -401,29 +381,3 @@ def greeting(desk: Desk, place: Place, host: str) -> list[str]:
         f"Stewards' forms, and programs at {programs}, send this token until the desk stops:",
         f"  {desk.auth.local_token}",
     ]
-
-
-def note_hangups() -> asyncio.Event:
-    """What SIGHUP sets from now on. By itself it would end a desk that counts before it is open."""
-    hangup = asyncio.Event()
-    signal.signal(signal.SIGHUP, lambda *_: hangup.set())
-    return hangup
-
-
-async def count_when_hung_up(desk: Desk, hangup: asyncio.Event) -> None:
-    """Count once for any number of signals that came during the count before."""
-    while await hangup.wait():
-        hangup.clear()
-        await asyncio.to_thread(refresh_all, desk)
-
-
-def refresh_all(desk: Desk) -> None:
-    for data in desk.file.datasets.values():
-        try:
-            desk.counts.refresh(data)
-        except Refused as refused:
-            log.error("%s", refused.words)
-        except Exception as error:
-            log.error("%s was not counted again: %s", data.name, type(error).__name__)
-        else:
-            log.info("%s was counted again", data.name)

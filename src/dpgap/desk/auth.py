@@ -6,7 +6,7 @@ cannot be read, nobody is let in: a token that was removed must not go on workin
 >>> passes = Passes(b"k" * 32)
 >>> text = passes.issue("ann", "sha256:ab", now=1000)
 >>> passes.read(text, now=1001), passes.read(text, now=1000 + LASTS), passes.read(text[:-1], 1001)
-(Pass(person='ann', mark='sha256:ab', end=44200), None, None)
+(('ann', 'sha256:ab'), None, None)
 """
 
 import base64
@@ -20,7 +20,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from dpgap.budget.requests import system_user
 from dpgap.desk.config import FileFaults, ListedData, Person, StewardsFile, read_stewards_file
@@ -51,15 +50,6 @@ def hash_of_token(token: str) -> str:
     return f"sha256:{hashlib.sha256(token.encode()).hexdigest()}"
 
 
-class Pass(NamedTuple):
-    """The content of a session cookie."""
-
-    person: str
-    mark: str
-    """The hash of the token that was entered with."""
-    end: int
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class Passes:
     """Signs session cookies and reads them."""
@@ -67,19 +57,18 @@ class Passes:
     key: bytes
 
     def issue(self, person: str, mark: str, now: float) -> str:
-        """A pass that ends in some hours."""
+        """A pass that ends in some hours; `mark` is the hash of the token that was entered with."""
         content = json.dumps([person, mark, int(now) + LASTS], separators=(",", ":"))
         body = base64.urlsafe_b64encode(content.encode()).decode().rstrip("=")
         return f"{body}.{self._sign('pass', body)}"
 
-    def read(self, text: str, now: float) -> Pass | None:
-        """What a pass says, if it was issued with this key and has not ended."""
+    def read(self, text: str, now: float) -> tuple[str, str] | None:
+        """The person and the mark of a pass, if it was issued with this key and has not ended."""
         body, _, signature = text[:_LONGEST].partition(".")
         if not hmac.compare_digest(signature.encode(), self._sign("pass", body).encode()):
             return None
-        content = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
-        found = Pass(*json.loads(content))
-        return found if now < found.end else None
+        person, mark, end = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        return (person, mark) if now < end else None
 
     def form_key(self, carried: str) -> str:
         """The secret that every form of this session sends (against cross-site forgery)."""
@@ -159,10 +148,11 @@ class Auth:
     def with_pass(self, carried: str) -> Visitor | None:
         """The person who has this pass, if the token that it came from is still listed."""
         shown = self.passes.read(carried, time.time())
-        person = None if shown is None else self.people().get(shown.person)
-        if shown is None or person is None or shown.mark not in person.tokens:
+        if shown is None:
             return None
-        return Visitor(person, carried)
+        name, mark = shown
+        person = self.people().get(name)
+        return Visitor(person, carried) if person and mark in person.tokens else None
 
     def people(self) -> Mapping[str, Person]:
         """Everybody whom the file lists now."""

@@ -93,10 +93,6 @@ def _text_like(pattern: str, words: str) -> Check:
     return _check(lambda it: isinstance(it, str) and re.fullmatch(pattern, it), words)
 
 
-def _one_of(*known: str) -> Check:
-    return _check(known.__contains__, f"one of {', '.join(known)}")
-
-
 def _several(check: Check) -> Check:
     """A list, each entry of which passes a check."""
 
@@ -123,6 +119,7 @@ _address = _check(
     lambda it: isinstance(it, str) and it.strip() and it.isprintable(), "a path or an address"
 )
 _counting = _check(lambda it: type(it) is int and 1 <= it < 1 << 62, "a whole number from 1 up")
+_role = _check(("analyst", "steward").__contains__, "one of analyst, steward")
 _yes_or_no = _check(lambda it: isinstance(it, bool), "true or false")
 _table = _check(lambda it: isinstance(it, Mapping), "a table")
 _positive = partial(positive_rational, "it")
@@ -213,7 +210,7 @@ _OF_A_TABLE = (*Whose.__annotations__, *Reading.__annotations__)
 _OF_A_TOPIC = tuple(name for name in COUNTING if name not in _OF_A_TABLE)
 """The keywords that a topic may state; `read_counting` and `dpgap.counts` check them."""
 _OF_ALL = ("where", "sum", "at_most", "at_least", "step")
-"""Those of them that a topic may state which names no item."""
+"""The keywords that a topic without an item may state."""
 
 _Listed = TypeVar("_Listed")
 
@@ -278,9 +275,8 @@ class ListedData:
     """Who may ask, and the allowance that they start with; None: all that is left."""
     least_epsilon: Annotated[Fraction, _positive] = Fraction(1, 1000)
     questions_a_day: Annotated[int, _counting] = 200
-    """How many questions a person may ask in a day."""
     megabytes_a_day: Annotated[int, _counting] = 20
-    """How much the archive may grow by a person's questions, in a day."""
+    """How much the archive may grow by the questions of one person."""
     megabytes: Annotated[int, _counting] = 1000
     """How large its archive may become."""
     topics: Annotated[Mapping[str, Topic], _several(_table)]
@@ -296,7 +292,7 @@ class Person:
     """Somebody whom the desk knows."""
 
     name: str
-    role: Annotated[str, _one_of("analyst", "steward")] = "analyst"
+    role: Annotated[str, _role] = "analyst"
     tokens: Annotated[tuple[str, ...], _several(_token)] = ()
     """Hashes of tokens."""
     least_epsilon: Annotated[Fraction | None, _positive] = None

@@ -17,12 +17,13 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from dpgap.budget.entries import Entry
+from dpgap.budget.requests import ChargedRequest
 from dpgap.budget.steward import Steward
 from dpgap.desk.auth import LASTS, Visitor
 from dpgap.desk.config import ListedData
 from dpgap.desk.middleware import ENTER, NOT_THERE, Refused, in_our_words
 from dpgap.desk.questions import DEFAULTS, FilledForm, about, text_of
-from dpgap.desk.queue import ACTS, NEVER_BEGAN, Archived, Desk, Page
+from dpgap.desk.queue import ACTS, NEVER_BEGAN, Desk, Page
 from dpgap.releases.document import read_archived
 from dpgap.releases.ledger_page import ledger_values
 from dpgap.releases.page import STYLE, environment
@@ -126,7 +127,7 @@ StewardsProgramAtData = Annotated[At, _at_data(_if_steward(program_of))]
 Paged = Annotated[Page, Query()]
 
 
-def older(rows: Sequence[Archived | Entry], page: Page) -> int | None:
+def older(rows: Sequence[ChargedRequest | Entry], page: Page) -> int | None:
     """What `before` must be for the next page of a list, the newest first; None after the last."""
     return rows[-1].number if len(rows) == page.limit else None
 
@@ -211,7 +212,7 @@ _WRITTEN: dict[str, tuple[str, Callable[[str], str]]] = {
     "html": ("text/html", lambda document: read_archived(document).to_html()),
     "csv": ("text/csv", lambda document: to_csv(read_archived(document))),
 }
-"""What a release can be downloaded as, by the ending of its name."""
+"""The formats of a download, by the ending of its name."""
 
 
 @router.get("/static/{name}")

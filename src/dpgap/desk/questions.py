@@ -24,8 +24,8 @@ from dpgap.budget.account import NOTHING, Account, Amount
 from dpgap.data.private_counts import PrivateCounts, errors_without_answers
 from dpgap.exact.parameters import approximately, without_power
 from dpgap.mechanisms.histogram import NoisyHistogram
-from dpgap.pipelines.plan import Plan, plan
-from dpgap.pipelines.routes import HistogramRoute, HybridRoute
+from dpgap.pipelines.plan import Expected, Plan, plan
+from dpgap.pipelines.routes import Expectation, HistogramRoute, HybridRoute
 from dpgap.pipelines.tables import Answering, answer, pipeline_of
 from dpgap.question import HISTOGRAM, KINDS, METHODS, Question, read_wanted
 
@@ -39,13 +39,6 @@ _LONGEST = 40
 _NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,40})?(e-[0-9]{1,2})?|[0-9]{1,40}/[0-9]{1,40}")
 _SIZES = re.compile(r"[0-9]{1,6}:[0-9]{1,12}(, ?[0-9]{1,6}:[0-9]{1,12}){0,49}")
 
-
-_WANTED = {
-    "top-k": ("epsilon", "k", "delta", "method"),
-    "above": ("epsilon", "k", "delta", "method", "threshold"),
-    **dict.fromkeys(("count", "total"), ("epsilon",)),
-}
-"""What a form says of its answer, by the kind of the question."""
 
 Number = StrictInt | StrictFloat | str
 
@@ -99,8 +92,12 @@ class FilledForm:
         if sizes and not _SIZES.fullmatch(sizes):
             raise ValueError("sizes must be ranks and counts such as 1:9000, 10:2000")
         method = _one_of("method", text["method"], (*METHODS, HISTOGRAM))
-        stated = {**exact, "k": int(k), "method": method}
-        wanted = read_wanted(kind, {name: stated[name] for name in _WANTED[kind]})
+        stated: dict[str, Any] = {"epsilon": exact["epsilon"]}
+        if kind in ("top-k", "above"):
+            stated |= {"k": int(k), "delta": exact["delta"], "method": method}
+        if kind == "above":
+            stated["threshold"] = exact["threshold"]
+        wanted = read_wanted(kind, stated)
         texts = {name: text_of(value) for name, value in exact.items()}
         plain = {"k": str(int(k)), "sizes": sizes}
         return cls({**text, **texts, **plain}, wanted, fresh == "yes")
@@ -178,15 +175,12 @@ def about(value: float) -> str:
 
 
 class Prospect(NamedTuple):
-    """What to expect for one ε."""
+    """What to expect for one ε; `Expectation` says what the three numbers after it are."""
 
     epsilon: Fraction
     error: float
-    """The standard error of each estimate, winners being clear."""
     close_error: float | None
-    """The same in a close race; None where it may be anything."""
     half_width: float
-    """Half the width of a 95 % interval, winners being clear."""
     left: Fraction
     """The ε that is left after it; 0 where it cannot be paid."""
     is_covered: bool
@@ -210,37 +204,33 @@ def prospects(form: FilledForm, facts: PrivateCounts, left: Amount, least: Fract
     asked = form.wanted.about(facts.origin or Question())
     for share in (each for each in _STEPS if each * asked.epsilon >= least):
         cost = Amount(share * asked.epsilon, asked.delta)
-        found = _errors(replace(asked, epsilon=cost.epsilon), facts)
+        found = _expectation(replace(asked, epsilon=cost.epsilon), facts)
         rest = max(NOTHING.epsilon, left.epsilon - cost.epsilon)
         rows.append(Prospect(cost.epsilon, *found[:3], rest, cost.fits(left), share == 1))
-    return Prospects(
-        tuple(rows), tuple(_words(asked, form.said["sizes"], facts, _errors(asked, facts)))
-    )
-
-
-class _Errors(NamedTuple):
-    error: float
-    close_error: float | None
-    half_width: float
-    selection_noise: float = 0.0
+    noise = _expectation(asked, facts).selection_noise
+    return Prospects(tuple(rows), tuple(_words(asked, form.said["sizes"], facts, noise)))
 
 
 @lru_cache(maxsize=4096)  # all of it is public
-def _errors(asked: Question, facts: PrivateCounts) -> _Errors:
-    step = float(facts.step)
+def _expectation(asked: Question, facts: PrivateCounts) -> Expectation:
+    """What estimates will be off by, as numbers of the table. Read-off winners need no lead."""
+    is_planned = asked.kind == "top-k" and asked.method != HISTOGRAM
+    pipeline = None
+    if not asked.is_of_all and (facts.unknown or facts.reach is not None or not is_planned):
+        pipeline = pipeline_of(asked, facts)
+    found: Expectation | Expected
     if asked.is_of_all:
         noise = NoisyHistogram(asked.epsilon, sensitivity=facts.sensitivity).error()
-        error = step * math.sqrt(noise.variance)
-        return _Errors(error, error, step * noise.half_width(0.95))
-    is_planned = asked.kind == "top-k" and asked.method != HISTOGRAM
-    if facts.unknown or facts.reach is not None or not is_planned:
-        pipeline = pipeline_of(asked, facts)
-        if isinstance(pipeline, HistogramRoute | HybridRoute):
-            found = pipeline.expectation()
-            return _Errors(step * found.error, step * found.error, step * found.half_width)
-    row = _plan(asked, facts).rows[0]
-    close = None if row.close_error is None else step * row.close_error
-    return _Errors(step * row.error, close, step * row.half_width, step * row.selection_noise)
+        found = Expectation.of(noise.variance, noise.variance, noise.half_width(0.95), 0)
+    elif isinstance(pipeline, HistogramRoute | HybridRoute):
+        route = pipeline.expectation()
+        found = route._replace(close_error=route.error, selection_noise=0)
+    else:
+        found = _plan(asked, facts).rows[0]
+    step = float(facts.step)
+    close = None if found.close_error is None else step * found.close_error
+    error, half_width = step * found.error, step * found.half_width
+    return Expectation(error, close, half_width, step * found.selection_noise)
 
 
 def _plan(asked: Question, facts: PrivateCounts, **sizes: Any) -> Plan:
@@ -256,8 +246,8 @@ def _plan(asked: Question, facts: PrivateCounts, **sizes: Any) -> Plan:
     )
 
 
-def _words(asked: Question, stated: str, facts: PrivateCounts, errors: _Errors) -> list[str]:
-    noise = errors.selection_noise
+def _words(asked: Question, stated: str, facts: PrivateCounts, noise: float) -> list[str]:
+    """What may be certified, with this noise on what is compared; what the stated sizes lead to."""
     if asked.kind != "top-k" or not noise:
         return []
     lead = about(float(f"{noise * math.log(1 / _LEVEL):.2g}"))
@@ -267,5 +257,7 @@ def _words(asked: Question, stated: str, facts: PrivateCounts, errors: _Errors) 
         pairs = (each.split(":") for each in stated.split(","))
         sizes = {int(rank): float(size) / float(facts.step) for rank, size in pairs}
         items = max((asked.k or 1) + 1, *sizes) if facts.unknown else len(facts)
-        found.append(str(_plan(asked, facts, counts=sizes, items=items).outlook))
+        right = _plan(asked, facts, counts=sizes, items=items).rows[0].precision
+        if right is not None:
+            found.append(f"With such counts {100 * right:.1f} % of the winners would be right.")
     return found

@@ -23,9 +23,9 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
 from dpgap.budget.account import UNDER_WAY, AlreadyCharged
-from dpgap.budget.entries import SETTLE, Balance, Entry, LedgerError, hash_of
+from dpgap.budget.entries import Balance, Entry, LedgerError, hash_of
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerReservation
-from dpgap.budget.requests import Quota
+from dpgap.budget.requests import ChargedRequest, Quota
 from dpgap.budget.steward import Steward
 from dpgap.desk.auth import Auth, Visitor
 from dpgap.desk.config import ListedData, StewardsFile
@@ -82,12 +82,11 @@ _NOT_UNDRAWN = 409, "entry must be a charge of this desk that never began to be 
 
 
 class Receipt(NamedTuple):
-    """The state of a question that was sent."""
+    """A question that was sent, and its state as `ChargedRequest` has it."""
 
     entry: int
     """The number of its reservation in the book."""
     state: str
-    """"settled", "under way" (or broken off) or "written off"."""
     again: bool = False
     """Whether it was paid for by another request, so that nothing was charged for this one."""
 
@@ -100,30 +99,6 @@ class Page(BaseModel):
 
     limit: Annotated[int, Field(ge=1, le=1000, description="How many at the most.")] = 100
     before: Annotated[int | None, Field(ge=0, description="Those before this number.")] = None
-
-
-class Archived(NamedTuple):
-    """A charged request: its reservation, and its settlement if there is one."""
-
-    reservation: Entry
-    settlement: Entry | None
-
-    @property
-    def number(self) -> int:
-        """The number of its reservation."""
-        return self.reservation.number
-
-    @property
-    def state(self) -> str:
-        """Its state: under way, settled or written off."""
-        if self.settlement is None:
-            return UNDER_WAY
-        return "settled" if self.settlement.kind == SETTLE else "written off"
-
-    @property
-    def is_shown(self) -> bool:
-        """Whether there is a release to see: streams, for one, settle without any."""
-        return self.settlement is not None and "document" in self.settlement.extra
 
 
 class Verified(NamedTuple):
@@ -144,7 +119,6 @@ class Verifier:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="verifying")
         self._checks: dict[str, Future[Verified]] = {}
         self.last: dict[str, Verified] = {}
-        """What was found last, by budget."""
 
     def start(self, budget: str) -> "Future[Verified]":
         """Check a book, unless that is under way already; only the event loop starts checks."""
@@ -206,10 +180,9 @@ class Desk:
     ) -> None:
         """Change a budget. The entry says who did it at the desk, and why."""
         steward = self.ledger.steward(data.budget).of(visitor.name)
-        if act == "raise":
-            steward.raise_to(number_in(said, "epsilon"), reason=reason)
-        elif act == "lower":
-            steward.lower_to(number_in(said, "epsilon"), reason=reason)
+        if act in ("raise", "lower"):
+            set_total = steward.raise_to if act == "raise" else steward.lower_to
+            set_total(number_in(said, "epsilon"), reason=reason)
         elif act == "write-off":
             steward.write_off(_entry_in(said), reason=reason)
         elif act == "close":
@@ -228,13 +201,11 @@ class Desk:
         if not self.auth.may_ask(visitor, data):
             raise Refused(403, "You are not listed for questions about this data set.")
         self.require_enough(visitor, data, form)
-        questions, megabytes = (
-            self.limit(visitor, data, name) for name in ("questions_a_day", "megabytes_a_day")
-        )
+        questions = self.limit(visitor, data, "questions_a_day")
+        megabytes = self.limit(visitor, data, "megabytes_a_day")
         quota = Quota(questions, megabytes * 10**6, data.megabytes * 10**6)
         slot, own = self.slot(data, form), own_key(visitor, key)
-        said = {"dataset": data.name, **form.said}
-        extra = {"desk": self.spool.id, "question": said}
+        extra = {"desk": self.spool.id, "question": {"dataset": data.name, **form.said}}
         account = Reserving(self.ledger, data.budget, slip=self._slip, extra=extra).of(
             visitor.name, key=own, joins=not form.fresh, quota=quota
         )
@@ -304,18 +275,18 @@ class Desk:
         """What the ledger says. It may have settled an answer though its reply was lost."""
         with suppress(LedgerError):
             found = self._found(pending.entry.dataset, name_of(pending.entry))
-            if found is not None and found.settlement is not None:
-                hashed = found.settlement.extra.get("document")
+            if found is not None and found.ending is not None:
+                hashed = found.ending.extra.get("document")
                 if pending.document is not None and hashed != hash_of(pending.document):
                     pending.note("the ledger has ended it without this answer")
                 return found.state
         return UNDER_WAY
 
-    def _found(self, budget: str, name: str) -> Archived | None:
+    def _found(self, budget: str, name: str) -> ChargedRequest | None:
         """A reservation, by the name of its file in the spool, and what ended it."""
         number, _, _ = name.partition(".")
         found = LedgerAccount(self.ledger, budget).requests(1, int(number) + 1)
-        return next((Archived(*each) for each in found if name_of(each[0]) == name), None)
+        return next((each for each in found if name_of(each.reservation) == name), None)
 
     def settle_waiting(self) -> None:
         """Bring what waits to the ledger. A budget that fails is left alone until the next tick."""
@@ -339,7 +310,7 @@ class Desk:
         for name in list(folder.left):
             if name in ours:
                 self._take_up(folder, ours[name])
-            elif any(it.settlement for budget in budgets if (it := self._found(budget, name))):
+            elif any(it.ending for budget in budgets if (it := self._found(budget, name))):
                 folder.end(name)
             else:
                 log.error("the spool has a file of no reservation in this ledger: %s", name)
@@ -397,7 +368,7 @@ class Desk:
         """
         folder, name = self.spool.folders[entry.extra["desk"]], name_of(entry)
         found = None if folder.has(name) else self._found(data.budget, name)
-        if found is None or found.settlement is not None:
+        if found is None or found.ending is not None:
             raise Refused(*_NOT_UNDRAWN)
         said = entry.extra["question"]
         form, listed = FilledForm.read(said), self.file.datasets.get(said["dataset"])
@@ -414,7 +385,7 @@ class Desk:
         """The receipt with the present state."""
         with suppress(LedgerError):
             (found,) = LedgerAccount(self.ledger, budget).requests(1, receipt.entry + 1)
-            return receipt._replace(state=Archived(*found).state)
+            return receipt._replace(state=found.state)
         return receipt
 
     def limit(self, visitor: Visitor, data: ListedData, name: str) -> Any:
@@ -464,10 +435,9 @@ class Desk:
         except ValueError:
             raise Refused(*NOT_THERE) from None
 
-    def archive(self, data: ListedData, page: Page) -> list[Archived]:
+    def archive(self, data: ListedData, page: Page) -> list[ChargedRequest]:
         """What was charged, the newest first."""
-        found = self._account(data).requests(page.limit, page.before)
-        return [Archived(*each) for each in reversed(found)]
+        return self._account(data).requests(page.limit, page.before)[::-1]
 
     def entries(self, data: ListedData, page: Page) -> list[Entry]:
         """The book, the newest entry first."""

@@ -35,11 +35,12 @@ line.
 import math
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpgap.estimates.normal import log_ndtr, ndtr, rough_log_ndtr, tabled_log_ndtr
+from dpgap.estimates.normal import is_tabled, log_ndtr, ndtr, rough_log_ndtr, tabled_log_ndtr
 from dpgap.exact.reals import Floats, Integers
 
 # --------------------------------------------------------------------------------------------------
@@ -323,9 +324,12 @@ class _Places:
             log_below = log_ndtr(x) + tilt * (x - tilt / 2)
             logs = np.logaddexp(log_below, _log_stretch(moved, over))
             return logs, np.exp(log_below - logs), _density_over(moved, logs)
-        chance, chance_moved = ndtr(np.array([x, moved]))
+        every = np.array([x, moved, over])
+        # All at once if nothing changes by that: a call takes longer than what it works out.
+        parts = [every] if is_tabled(every) and is_tabled(over) else [every[:2], every[2:]]
+        chance, chance_moved, chance_over = chain.from_iterable(map(ndtr, parts))
         below = np.exp(tilt * (x - tilt / 2)) * chance
-        total = np.maximum(ndtr(over) + below - chance_moved, _LEAST)
+        total = np.maximum(chance_over + below - chance_moved, _LEAST)
         logs = np.log(total)
         return logs, below / total, _density_over(moved, logs)
 

@@ -1,4 +1,4 @@
-"""What a released number may be off by: small values that a release keeps.
+"""Errors of released numbers: small values that a release keeps.
 
 They hold parameters of the noise and nothing else, so that they can be copied, compared and
 written down. Variances, intervals and lower bounds follow from them. What was worked out once for

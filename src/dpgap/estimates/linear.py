@@ -57,15 +57,12 @@ def combine(
     threshold: float,
     measurement_variance: ArrayLike,
     gap_variance: ArrayLike,
-    *,
-    shared_variance: float = 0.0,
 ) -> Floats:
     """Combine each measurement with its gap above a threshold, weighted by inverse variance.
 
     `gap_variance` is the whole variance of a gap, one number or one for each answer (branches
-    differ). All gaps of a run share the threshold's noise. Say how much of the gap's variance
-    that is, `shared_variance`, and the weights take it into account (generalised least squares);
-    0 is the paper's formula.
+    differ). All gaps of a run share the threshold's noise; the paper's formula, which this is,
+    ignores that.
 
     >>> combine([12.0], [4.0], threshold=10, measurement_variance=1, gap_variance=3)
     array([12.5])
@@ -76,52 +73,32 @@ def combine(
             raise ValueError(f"{name} must be one-dimensional")
     if above.size != alpha.size:
         raise ValueError(f"gaps must be as many as measurements, {alpha.size}, not {above.size}")
-    own, measured = _own_variances(alpha, measurement_variance, gap_variance, shared_variance)
-    noisy = above + float(threshold)
-    precision = 1 / own + 1 / measured
-    plain: Floats = (noisy / own + alpha / measured) / precision
-    if not shared_variance:
-        return plain
-    # The common error of all gaps is estimated from how far they are off the measurements.
-    weight = 1 / (own + measured)
-    common = float((weight * (noisy - alpha)).sum() / (1 / shared_variance + weight.sum()))
-    return plain - common / own / precision
+    own, measured = _variances(alpha, measurement_variance, gap_variance)
+    noisy = (above + float(threshold)) / own
+    estimates: Floats = (noisy + alpha / measured) / (1 / own + 1 / measured)
+    return estimates
 
 
-def combined_variance(
-    measurement_variance: ArrayLike, gap_variance: ArrayLike, *, shared_variance: float = 0.0
-) -> Floats:
-    """The variance of each estimate by `combine` with the same arguments.
-
-    Without `shared_variance` it is that of the paper's formula, which is right for each estimate
-    on its own.
-    """
-    alone = np.zeros(1)
-    own, measured = _own_variances(alone, measurement_variance, gap_variance, shared_variance)
-    precision: Floats = 1 / own + 1 / measured
-    if not shared_variance:
-        return 1 / precision
-    weight = 1 / (own + measured)
-    common = 1 / (1 / shared_variance + float(weight.sum()))
-    return 1 / precision + common / (own * precision) ** 2
+def combined_variance(measurement_variance: ArrayLike, gap_variance: ArrayLike) -> Floats:
+    """The variance of each estimate by `combine` on its own, with the same arguments."""
+    own, measured = _variances(np.zeros(1), measurement_variance, gap_variance)
+    return 1 / (1 / own + 1 / measured)
 
 
-def _own_variances(
-    alpha: Floats, measurement_variance: ArrayLike, gap_variance: ArrayLike, shared: float
+def _variances(
+    alpha: Floats, measurement_variance: ArrayLike, gap_variance: ArrayLike
 ) -> tuple[Floats, Floats]:
-    """What each gap has of its own, and each measurement; one for every measurement."""
+    """The variances of gaps and of measurements; one for every measurement."""
     whole = np.asarray(gap_variance, np.float64)
     measured = np.asarray(measurement_variance, np.float64)
     for name, values in (("gap_variance", whole), ("measurement_variance", measured)):
         if not (np.isfinite(values).all() and (values > 0).all()):
             raise ValueError(f"{name} must be positive and finite")
-    if not (shared >= 0 and (whole > shared).all()):
-        raise ValueError("shared_variance must be at least 0 and less than gap_variance")
     try:
-        _, own, measured = np.broadcast_arrays(alpha, whole - shared, measured)
+        _, whole, measured = np.broadcast_arrays(alpha, whole, measured)
     except ValueError:
         raise ValueError(
             "measurement_variance and gap_variance must be one number each, "
             "or one for every measurement"
         ) from None
-    return own, measured
+    return whole, measured

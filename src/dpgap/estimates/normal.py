@@ -47,9 +47,9 @@ def ndtr(place: Any) -> Floats:
     array([0.158655, 0.5     ])
     """
     x = np.asarray(place, dtype=np.float64)
-    if x.size > _FEW and x.min() >= -_END:
-        chances: Floats = np.exp(_by_table(x, _TERMS))
-        return chances
+    if is_tabled(x):
+        logs = _by_table(x, _TERMS)
+        return np.exp(logs, out=logs)
     return np.asarray(_erfc(x / -math.sqrt(2)), dtype=np.float64) / 2
 
 
@@ -58,9 +58,12 @@ def tabled_log_ndtr(place: Floats) -> Floats:
 
     For few values the table is not worth making, and it ends at −37.
     """
-    if place.size <= _FEW or not place.min() >= -_END:
-        return log_ndtr(place)
-    return _by_table(place, 4)
+    return _by_table(place, 4) if is_tabled(place) else log_ndtr(place)
+
+
+def is_tabled(place: Floats) -> bool:
+    """Whether values are read from the table: there are many of them, and none is off its end."""
+    return place.size > _FEW and bool(place.min() >= -_END)
 
 
 def _by_table(place: Floats, terms: int) -> Floats:
@@ -68,7 +71,8 @@ def _by_table(place: Floats, terms: int) -> Floats:
     cells, within = _cells(place)
     *lower, logs = _table()[:terms].take(cells, axis=1)
     for coefficient in reversed(lower):
-        logs = logs * within + coefficient
+        logs *= within
+        logs += coefficient
     return np.asarray(logs)
 
 

@@ -126,14 +126,14 @@ _threads = threading.local()
 
 
 def process() -> tuple[int, int]:
-    """What tells this process from the one it was forked from, even if both have the same id."""
+    """Identifies this process: a forked child differs from its parent, even with the same id."""
     return _forks, os.getpid()
 
 
 class ProcessBound:
-    """What must never be there twice, such as budget: it cannot be copied, pickled or forked.
+    """An object that must exist only once, such as a budget: it cannot be copied or pickled.
 
-    A child that is forked has a copy all the same, so whatever spends asks `is_elsewhere` first.
+    A forked child has a copy all the same. So every method that spends asks `is_elsewhere` first.
     """
 
     def __init__(self) -> None:

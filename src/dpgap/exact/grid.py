@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpgap.exact.parameters import power_of_two
+from dpgap.exact.parameters import or_none, power_of_two
 from dpgap.exact.reals import Integers
 
 Labels = Sequence[Any] | None
@@ -86,9 +86,8 @@ class Grid(NamedTuple):
         return int(self.steps(np.array([answer]), "answer")[0])
 
 
-def read_grid(name: str, value: object) -> Fraction | None:
-    """The grid that an argument declares: a power of two, or None for whole numbers."""
-    return None if value is None else power_of_two(name, value)
+read_grid = or_none(power_of_two)
+"""Reads the grid that an argument declares: a power of two, or None for whole numbers."""
 
 
 def as_array(answers: ArrayLike, name: str) -> NDArray[Any]:
@@ -99,7 +98,7 @@ def as_array(answers: ArrayLike, name: str) -> NDArray[Any]:
         array: NDArray[Any] | None = np.asarray(answers)
     except Exception:
         array = None
-    if array is None:  # here, so that the words of whoever objects are not shown
+    if array is None:  # here, so that the first error, which may show values, is not chained
         raise TypeError(f"{name} must be a flat sequence of numbers")
     # NumPy rounds the ints of a list that holds floats too.
     if not hasattr(answers, "dtype") and array.dtype.kind == "f" and (np.abs(array) >= 2**53).any():

@@ -79,8 +79,6 @@ class Decay(ABC):
     """Whether it may be negative."""
     can_tie: ClassVar[bool] = True
     """Whether two draws may be equal: proofs then count ties."""
-    monotone_cost: ClassVar[bool] = False
-    """Whether a farther shift is known to cost no less: it spares proofs a question."""
 
     def scaled(self, factor: Fraction) -> Self:
         """The same noise, in another unit of length."""
@@ -136,10 +134,6 @@ class Law(Decay):
     def floor_variance(self) -> float:
         """The variance of the floored noise."""
 
-    def floor_tail(self, step: int) -> float:
-        """P(⌊noise⌋ > step)."""
-        return float(self.tail(step + 1))
-
     def floor_mass(self, step: int) -> float:
         """P(⌊noise⌋ = step)."""
         if self.signed and not self.can_tie:  # then floors are symmetric about −½
@@ -152,7 +146,7 @@ class Law(Decay):
         The bound allows half of the excess to each of the two.
         """
         half = step // 2
-        return min(1.0, self.floor_tail(half) + float(1 - other.tail(half - step)))
+        return min(1.0, float(self.tail(half + 1) + (1 - other.tail(half - step))))
 
     @abstractmethod
     def floors(self, bits: Bits, *shape: int) -> Integers:
@@ -189,10 +183,6 @@ class RealLaw(Law):
     def floor_mean(self) -> float:
         """Floors of noise that is signed are symmetric about −½."""
         return -0.5
-
-    @abstractmethod
-    def density(self, at: Floats) -> Floats:
-        """The density of the noise."""
 
     @abstractmethod
     def size_bounds(self, words: Words) -> tuple[Floats, Floats]:
@@ -243,7 +233,6 @@ class MemorylessLaw(RealLaw):
     """Real noise whose size is E·scale: one exponential, and a sign where it is signed."""
 
     words: ClassVar[int] = 1
-    monotone_cost: ClassVar[bool] = True
 
     def size_bounds(self, words: Words) -> tuple[Floats, Floats]:
         return exponential_bounds(float(self.scale), words[0])
@@ -263,7 +252,7 @@ class MemorylessLaw(RealLaw):
 
     @abstractmethod
     def quantile(self, sums: Floats) -> Floats:
-        """The noise that e^(−sum) of all draws are below, in units of the scale."""
+        """The number that a share e^(−sum) of all draws lie below, in units of the scale."""
 
     def quantile_bounds(self, sums: Floats) -> tuple[Floats, Floats]:
         """Floats around the noise at sums that are enclosed themselves: lower ends, upper ends.
@@ -321,7 +310,7 @@ POINTS = 4_096
 
 @dataclass(frozen=True, slots=True)
 class LaplaceTails(Law):
-    """What values measured with Laplace noise, floored or rounded, are off by."""
+    """Errors of values that are measured with Laplace noise, floored or rounded."""
 
     steps_more: ClassVar[int] = 1
     """How many steps the grid adds at most to what several values are off by."""
@@ -367,7 +356,6 @@ class StaircaseNoise(RealLaw):
     name: ClassVar[str] = "staircase"
     words: ClassVar[int] = 3
     signed: ClassVar[bool] = True
-    monotone_cost: ClassVar[bool] = True
 
     @classmethod
     def best(cls, scale: Fraction, sensitivity: Fraction) -> Self:
@@ -419,12 +407,6 @@ class StaircaseNoise(RealLaw):
         inner += (1 - near) * np.maximum(within - share, 0.0) / max(1 - share, 1e-300)
         half = fall**stair * (1 - inner + fall * inner) / 2
         return np.where(at >= 0, half, 1 - half)
-
-    def density(self, at: Floats) -> Floats:
-        step, share = float(self.step), float(self.share)
-        stair, within = np.divmod(np.abs(at) / step, 1.0)
-        height = (1 - self.fall) / (2 * step * (share + self.fall * (1 - share)))
-        return height * self.fall ** (stair + (within >= share))
 
     @property
     def floor_variance(self) -> float:
@@ -545,10 +527,6 @@ class LaplaceNoise(LaplaceTails, MemorylessLaw):
         half = np.exp(-np.abs(at) / float(self.scale)) / 2
         return np.where(at >= 0, half, 1 - half)
 
-    def density(self, at: Floats) -> Floats:
-        scale = float(self.scale)
-        return np.exp(-np.abs(at) / scale) / (2 * scale)
-
     @property
     def floor_variance(self) -> float:
         return 2 * geometric_variance(self.scale) + 0.25
@@ -606,10 +584,6 @@ class ExponentialNoise(MemorylessLaw):
     def tail(self, distance: ArrayLike) -> Floats:
         return np.exp(-np.maximum(distance, 0.0) / float(self.scale))
 
-    def density(self, at: Floats) -> Floats:
-        scale = float(self.scale)
-        return np.where(at >= 0, np.exp(-np.maximum(at, 0.0) / scale) / scale, 0.0)
-
     @property
     def floor_mean(self) -> float:
         return geometric_mean(self.scale)
@@ -622,7 +596,11 @@ class ExponentialNoise(MemorylessLaw):
         """Exact where the other is exponential noise too."""
         if not isinstance(other, ExponentialNoise):
             return Law.difference_tail(self, other, step)
-        return _exponential_difference_tail(1 / float(self.scale), 1 / float(other.scale), step)
+        rate, rate0 = 1 / float(self.scale), 1 / float(other.scale)
+        both = -math.expm1(-rate - rate0)
+        if step >= 0:
+            return -math.expm1(-rate0) * math.exp(-rate * (step + 1)) / both
+        return 1 + math.expm1(-rate) * math.exp(rate0 * step) / both
 
     def quantile(self, sums: Floats) -> Floats:
         return upper_quantile(sums)
@@ -650,7 +628,7 @@ REAL_NOISES = tuple(name for name, law in LAWS.items() if issubclass(law, RealLa
 
 
 def require_law(law: object) -> None:
-    """Refuse to draw from what is no noise, such as `dpgap.Laplace`, which measures values."""
+    """Refuse a `law` that is none, such as the mechanism `dpgap.Laplace`, which measures values."""
     if not hasattr(law, "supports"):
         raise TypeError(
             "noise.draw takes a law, such as LaplaceNoise(scale) from dpgap.proof, where scale is "
@@ -665,17 +643,12 @@ def require_noise(name: str, noise: object) -> str:
     return noise
 
 
-def law_named(noise: str, scale: Fraction, sensitivity: Fraction) -> Law:
-    """The law that `noise` names, at a scale that shifting by `sensitivity` is measured in."""
-    return LAWS[noise].best(scale, sensitivity)
-
-
 def law_on_grid(noise: str, grid: Fraction | None, sensitivity: Fraction, epsilon: Fraction) -> Law:
     """The law that `noise` names, which costs ε if answers on the grid move by the sensitivity."""
     where = Grid(grid)
     delta, step = where.up(sensitivity), where.step
     require_scale(delta / epsilon, Fraction(delta))
-    return law_named(noise, delta / epsilon * step, delta * step)
+    return LAWS[noise].best(delta / epsilon * step, delta * step)
 
 
 def least_whole(start: int, is_enough: Callable[[int], bool]) -> int:
@@ -700,7 +673,7 @@ def either(kind: type) -> str:
 
 
 def upper_quantile(sums: Floats) -> Floats:
-    """What e^(−sum) of all unit exponentials are below; infinite where the sum may be 0."""
+    """The number that a share e^(−sum) of unit exponentials lie below; infinite for a sum of 0."""
     return -np.log(-np.expm1(-sums))
 
 
@@ -727,11 +700,7 @@ def _laplace_difference_tail(rate: float, rate0: float, step: int) -> float:
     rest = -math.expm1(-rate0)  # 1 − r
     p_power, r_power = math.exp(-rate * (step + 1)), math.exp(-rate0 * (step + 1))
     # Σ p^(step−j) r^j over j = 0..step, stable where p and r are close.
-    slope = rate - rate0
-    if slope < 0:
-        mixed = math.exp(-rate * step) * _geometric_sum(slope, step + 1)
-    else:
-        mixed = math.exp(-rate0 * step) * _geometric_sum(-slope, step + 1)
+    mixed = math.exp(-min(rate, rate0) * step) * _geometric_sum(-abs(rate - rate0), step + 1)
     return (
         rest * p_power / both / 4 + rest * mixed / 4 + r_power / 2 - rest * r_power * p / both / 4
     )
@@ -742,13 +711,6 @@ def _geometric_sum(exponent: float, count: int) -> float:
     if exponent == 0:
         return float(count)
     return math.expm1(exponent * count) / math.expm1(exponent)
-
-
-def _exponential_difference_tail(rate: float, rate0: float, step: int) -> float:
-    both = -math.expm1(-rate - rate0)
-    if step >= 0:
-        return -math.expm1(-rate0) * math.exp(-rate * (step + 1)) / both
-    return 1 + math.expm1(-rate) * math.exp(rate0 * step) / both
 
 
 # --------------------------------------------------------------------------------------------------
@@ -801,7 +763,6 @@ class GeometricNoise(LaplaceTails):
     name: ClassVar[str] = "geometric"
     words: ClassVar[int] = 1
     signed: ClassVar[bool] = True
-    monotone_cost: ClassVar[bool] = True
 
     @property
     def variance(self) -> float:

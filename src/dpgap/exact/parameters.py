@@ -76,9 +76,9 @@ def parameter(
     then: Callable[[Any], object] | None = None,
     shown: bool = True,
 ) -> Any:
-    """A field that `read(name, value)` reads, or refuses; `then(self)` may settle it at last.
+    """A field that `read(name, value)` reads or refuses; `then(self)` may set its final value.
 
-    What is not `shown` is neither in the `repr` nor compared.
+    A field that is not `shown` is left out of the `repr` and of comparisons.
     """
     reading = {"read": read, "then": then}
     return field(default=default, repr=shown, compare=shown, metadata=reading)
@@ -87,7 +87,7 @@ def parameter(
 def derived(
     then: Callable[[Any], object], *, init: Literal[False] = False, shown: bool = False
 ) -> Any:
-    """A field that follows from all parameters, and from what is derived before it."""
+    """A field that is computed from all parameters, and from fields derived before it."""
     return field(init=init, repr=shown, compare=shown, metadata={"then": then})
 
 
@@ -107,7 +107,7 @@ def declared(**options: bool) -> Callable[[_Kind], _Kind]:
 
 
 def _read_all(value: Any) -> None:
-    """Read all parameters in their order, and then derive what follows."""
+    """Read all parameters in their order; then compute the derived fields."""
     every, keep = fields(value), object.__setattr__
     for each in every:
         if read := each.metadata.get("read"):
@@ -118,7 +118,7 @@ def _read_all(value: Any) -> None:
 
 
 def altered(value: _Value, **changes: Any) -> _Value:
-    """A copy of a declared value that differs in some fields, and is not read again."""
+    """A copy of a declared value with some fields changed; no parameter is read again."""
     copy = object.__new__(type(value))
     for each in fields(value):  # type: ignore[arg-type]
         object.__setattr__(copy, each.name, changes.get(each.name, getattr(value, each.name)))
@@ -126,10 +126,10 @@ def altered(value: _Value, **changes: Any) -> _Value:
 
 
 def remembered(make: Callable[..., _Value]) -> Callable[..., _Value]:
-    """Work out what follows from a frozen value, and from whole numbers, once for the last ones.
+    """Cache a function of a frozen value and of whole numbers, for the values used last.
 
-    Values are told apart by what they are, not by what they hold: to hash exact numbers would take
-    as long. Each is kept with what follows, so that no other has its `id`.
+    The cache knows a value by its `id`, not by its fields: to hash exact numbers would take as long
+    as the function. It keeps the value beside the result, so that no other value has that `id`.
     """
     known: dict[tuple[int, ...], tuple[Any, _Value]] = {}
 
@@ -147,7 +147,7 @@ def remembered(make: Callable[..., _Value]) -> Callable[..., _Value]:
 
 
 def or_none(read: Callable[[str, Any], object]) -> Callable[[str, Any], object]:
-    """What reads the same, and leaves None as it is."""
+    """A function that leaves None as it is, and reads everything else as `read` does."""
     return lambda name, value: None if value is None else read(name, value)
 
 
@@ -186,7 +186,7 @@ def rational(name: str, value: object) -> Fraction:
 
 
 def _is_of_numpy(kind: str, value: object) -> bool:
-    """Whether it is a single value of NumPy, which is not loaded to find out."""
+    """Whether a value is a NumPy scalar of this type; NumPy is not loaded to find out."""
     return isinstance(value, getattr(sys.modules.get("numpy"), kind, ()))
 
 
@@ -261,14 +261,14 @@ def without_power(text: str) -> str:
 
 
 def few_digits(number: Fraction, digits: int = 3, rounding: str = ROUND_CEILING) -> str:
-    """A number, or a little more than it, in a few digits."""
+    """A number in a few digits, rounded up unless `rounding` says otherwise."""
     few = Context(prec=digits, rounding=rounding, traps=[])
     rounded = few.divide(Decimal(number.numerator), Decimal(number.denominator))
     return approximately(Fraction(rounded), digits)
 
 
 def factor(epsilon: Fraction) -> str:
-    """How much likelier ε allows anything to become, or a little more; never less.
+    """The factor by which ε allows an outcome to become likelier: e^ε, rounded up.
 
     >>> [factor(Fraction(each)) for each in ("5", "1", "1/10", "1/1000", "1/10000000")]
     ['149', '2.72', '1.11', '1.0011', '1 + 1.1·10⁻⁷']

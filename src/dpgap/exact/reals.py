@@ -71,10 +71,10 @@ def require_scale(scale: Fraction, sensitivity: Fraction = Fraction(1)) -> None:
 
 @functools.cache
 def logs_hold() -> bool:
-    """Whether `log` is as precise as `exponential_bounds` takes for granted, where it is hard.
+    """Whether `log` is as precise as `exponential_bounds` assumes, at points where that is hard.
 
-    It is tried once, on a few hundred points, against decimal arithmetic: next to powers of two,
-    where results are next to 0, next to ends of tables that libraries have, and all over.
+    It is compared once with decimal arithmetic, at a few hundred points: next to powers of two,
+    next to 1, next to the ends of tables that libraries use, and everywhere between.
     """
     near = [
         2.0**-power * (1 + step * 2.0**-52) for power in range(0, 64, 3) for step in range(-2, 3)
@@ -86,8 +86,9 @@ def logs_hold() -> bool:
     for x, *found in zip(points.tolist(), np.log(points), map(math.log, points), strict=True):
         right = exact.ln(Decimal(x))
         most = exact.abs(exact.multiply(right, allowed))
-        if not all(exact.subtract(Decimal(float(y)), right).copy_abs() <= most for y in found):
-            return False
+        for y in found:
+            if not exact.subtract(Decimal(float(y)), right).copy_abs() <= most:
+                return False
     return True
 
 
@@ -179,7 +180,7 @@ class Uniform:
             self._length += 64
 
     def enclosure(self, level: int) -> Enclosure:
-        """The number itself: floats at level 0, 64 more bits a level after."""
+        """The number itself: 63 or 64 bits at level 0, and 64 more at every further level."""
         self._extend(level)
         whole = 1 << self._length
         return Fraction(self._read, whole), Fraction(self._read + 1, whole)

@@ -22,12 +22,12 @@ import itertools
 import math
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,6 @@ from dpgap.exact.bits import Bits, Words
 from dpgap.exact.laws import POINTS, Decay, GeometricNoise, LaplaceNoise, Scalar
 from dpgap.exact.parameters import confidence_level
 from dpgap.exact.reals import (
-    LOW_BITS,
-    WHOLE,
     Enclosure,
     Floats,
     Integers,
@@ -46,7 +44,6 @@ from dpgap.exact.reals import (
     decide,
     decimals,
     exponential_bounds,
-    quick_exponential,
 )
 
 _MOST_SHELLS = 1 << 13
@@ -318,71 +315,22 @@ _ROUNDING = 2.0**-49
 _COORDINATES_AT_ONCE = 1 << 18
 _ONE_CELL = 1
 """Up to this length of a cell arrivals are the better way."""
-_FEW = 64
-"""A single draw of no more coordinates is quicker without NumPy."""
-
-
-def shells(law: ShellNoise, bits: Bits, runs: int) -> Integers:
-    """Exactly distributed draws, one a row."""
-    if runs == 1 and law.dimension <= _FEW:
-        return np.array([_one_shell(law, bits)], dtype=np.int64)
-    at_once = max(1, _COORDINATES_AT_ONCE // law.dimension)
-    parts = [_shells(law, bits, min(at_once, runs - done)) for done in range(0, runs, at_once)]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
-def _shells(law: ShellNoise, bits: Bits, runs: int) -> Integers:
-    radii = np.empty(runs, dtype=np.int64)
-    points = np.empty((runs, law.dimension), dtype=np.int64)
-    _fill(radii, lambda rows: _try_radii(law, bits, rows.size))
-    _fill(points, lambda rows: _try_points(law, radii[rows], bits))
-    return points
+def shells(law: ShellNoise, bits: Bits, runs: int) -> Integers:
+    """Exactly distributed draws, one a row."""
+    at_once = max(1, _COORDINATES_AT_ONCE // law.dimension)
+    parts = []
+    for done in range(0, runs, at_once):
+        radii = _radii(law, bits, min(at_once, runs - done))
+        parts.append(_points(law, radii, bits))
+    return np.concatenate(parts)
 
 
-def _fill(rows: Integers, attempt: Callable[[Integers], tuple[Integers, Flags]]) -> None:
-    """Fill every row by repeated attempts, which say what they got and whether it is accepted."""
-    pending = np.arange(len(rows))
-    while pending.size:
-        found, accepted = attempt(pending)
-        rows[pending[accepted]] = found[accepted]
-        pending = pending[~accepted]
-
-
-class _Cells:
-    """Where cells end: cell R reaches from (R − start)·length to (R + 1 − start)·length."""
-
-    def __init__(self, law: ShellNoise) -> None:
-        self.start = 1 - Fraction(law.first)
-        self.length = 1 / law.scale
-        self.are_few = self.length > max(_ONE_CELL, math.sqrt(law.dimension) / 2)
-        """Whether the table is the better way."""
-        self._floats = tuple(map(float, (law.scale, self.start, self.length, self.bar(0))))
-
-    def of(self, time: Fraction) -> int:
-        """The cell of an arrival."""
-        return math.floor(time / self.length + self.start)
-
-    def bar(self, cell: int) -> Fraction:
-        """What the next arrival must exceed."""
-        return self.length * (cell + 1 - self.start)
-
-    def judge(self, first: Any, last: Any, low_next: Any, high_next: Any) -> tuple[Any, Any, Any]:
-        """The cell of an arrival; whether the next clears the bar; and whether both are certain.
-
-        Ends of the arrival and of the wait for the next are floats, or arrays of them. Scaling,
-        adding the start and rounding the rationals cost at most 2^−50 each time.
-        """
-        per_step, start, length, end = self._floats
-        cell = (first * per_step + start) * (1 - _ROUNDING) // 1
-        bar = cell * length + end
-        above = first + low_next > bar * (1 + 2 * _ROUNDING)
-        below = last + high_next < bar * (1 - 2 * _ROUNDING)
-        known = cell == (last * per_step + start) * (1 + _ROUNDING) // 1
-        return cell, above, known & (above | below)
-
-
-_cells = lru_cache(maxsize=64)(_Cells)  # laws are public
+def _is_tabled(law: ShellNoise) -> bool:
+    """Whether so few shells are likely that the table is the better way."""
+    return 1 / law.scale > max(_ONE_CELL, math.sqrt(law.dimension) / 2)
 
 
 @lru_cache(maxsize=64)
@@ -432,115 +380,73 @@ def _from_table(law: ShellNoise, word: int, bits: Bits) -> int:
     raise AssertionError("unreachable")
 
 
-def _try_radii(law: ShellNoise, bits: Bits, runs: int) -> tuple[Integers, Flags]:
-    cells = _cells(law)
-    if cells.are_few:
-        found = [_from_table(law, word, bits) for word in bits.words(runs).tolist()]
-        return np.array(found, dtype=np.int64), np.ones(runs, dtype=bool)
-    words = bits.words(runs, law.dimension + 1)
-    low, high = exponential_bounds(1.0, words)
+def _radii(law: ShellNoise, bits: Bits, runs: int) -> Integers:
+    """The shell of each draw."""
+    if _is_tabled(law):
+        tabled = [_from_table(law, word, bits) for word in bits.words(runs).tolist()]
+        return np.array(tabled, dtype=np.int64)
+    # Cell R ends at (R + first)·λ.
+    scale, start = float(law.scale), 1 - law.first
+    length, end = 1 / scale, law.first / scale
     slack = law.dimension * 2.0**-52  # each addition is off by 2^−53 of its sum
-    first, last = low[:, :-1].sum(axis=1) * (1 - slack), high[:, :-1].sum(axis=1) * (1 + slack)
-    radii, above, known = cells.judge(first, last, low[:, -1], high[:, -1])
-    open_rows = np.flatnonzero(~known)
-    radii[open_rows] = 0.0  # they may be infinite
-    whole = radii.astype(np.int64)
-    for row in open_rows:
-        whole[row], above[row] = _decided(cells, words[row], bits)
-    return whole, above
+    radii, pending = np.empty(runs, dtype=np.int64), np.arange(runs)
+    while pending.size:
+        words = bits.words(pending.size, law.dimension + 1)
+        low, high = exponential_bounds(1.0, words)
+        first, last = low[:, :-1].sum(axis=1) * (1 - slack), high[:, :-1].sum(axis=1) * (1 + slack)
+        # Scaling, adding the start and rounding λ cost at most 2^−50 each time.
+        cell = (first * scale + start) * (1 - _ROUNDING) // 1
+        bar = cell * length + end
+        clears = first + low[:, -1] > bar * (1 + 2 * _ROUNDING)
+        fails = last + high[:, -1] < bar * (1 - 2 * _ROUNDING)
+        known = (cell == (last * scale + start) * (1 + _ROUNDING) // 1) & (clears | fails)
+        cell[~known] = 0.0  # it may be infinite
+        whole = cell.astype(np.int64)
+        for row in np.flatnonzero(~known):
+            whole[row], clears[row] = _decided(law, words[row], bits)
+        radii[pending[clears]] = whole[clears]
+        pending = pending[~clears]
+    return radii
 
 
-def _decided(cells: _Cells, words: Words, bits: Bits) -> tuple[int, bool]:
-    """The cell of the last but one arrival, and whether the last one clears the bar; exact."""
+def _decided(law: ShellNoise, words: Words, bits: Bits) -> tuple[int, bool]:
+    """The cell of the last but one arrival, and whether the last one is in a later cell; exact."""
     waits = [Uniform.of_word(word, bits) for word in words.tolist()]
+    start = 1 - Fraction(law.first)
 
-    def arrival(count: int, level: int) -> Enclosure:
-        ends = [wait.exponential(level) for wait in waits[:count]]
-        return sum((low for low, _ in ends), Fraction(0)), sum(
-            (high for _, high in ends), Fraction(0)
-        )
+    def cells(count: int, level: int) -> Enclosure:
+        """The time of an arrival, in cells."""
+        lows, highs = zip(*(wait.exponential(level) for wait in waits[:count]), strict=True)
+        return sum(lows) * law.scale + start, sum(highs) * law.scale + start
 
-    cell: int = decide(lambda level: arrival(len(waits) - 1, level), cells.of)
-    bar = cells.bar(cell)
-    clears: bool = decide(lambda level: arrival(len(waits), level), lambda time: time > bar)
+    cell: int = decide(lambda level: cells(len(waits) - 1, level), math.floor)
+    clears: bool = decide(lambda level: cells(len(waits), level), lambda time: time > cell + 1)
     return cell, clears
 
 
-def _try_points(law: ShellNoise, radii: Integers, bits: Bits) -> tuple[Integers, Flags]:
-    """Points of the box that ends at the radius; accepted where they are on its shell, evenly."""
-    rows, dimension = np.arange(radii.size), law.dimension
-    size = 2 * radii + 1 if law.signed else radii + 1
-    points = below(size[:, None], (radii.size, dimension), bits)
-    rare = dimension <= radii + 1
-    end = size - 1
-    if law.signed:
-        end = end * below(2, rows.shape, bits)
-    place = below(dimension, rows.shape, bits)
-    points[rows[rare], place[rare]] = end[rare]
-    at_end = points == size[:, None] - 1
-    if law.signed:
-        at_end |= points == 0
-    ends = at_end.sum(axis=1)
-    kept = below(np.maximum(ends, 1), rows.shape, bits) == 0
-    if law.signed:
-        points -= radii[:, None]
-    return points, (ends > 0) & (kept | ~rare)
-
-
-def _one_shell(law: ShellNoise, bits: Bits) -> list[int]:
-    """One draw: the same words, decided in the same way, as `_shells` does for many."""
-    accepted = False
-    while not accepted:
-        radius, accepted = _try_radius(law, bits)
-    point: list[int] | None = None
-    while point is None:
-        point = _try_point(law, radius, bits)
-    return point
-
-
-def _try_radius(law: ShellNoise, bits: Bits) -> tuple[int, bool]:
-    """As `_try_radii`."""
-    cells = _cells(law)
-    if cells.are_few:
-        return _from_table(law, int(bits.words(1)[0]), bits), True
-    words = bits.words(law.dimension + 1)
-    reads = [word & LOW_BITS for word in words.tolist()]
-    if not all(reads):  # nothing is known of how large such a wait is
-        return _decided(cells, words, bits)
-    ends = [quick_exponential(read, WHOLE) for read in reads]
-    (*low, low_next), (*high, high_next) = zip(*ends, strict=True)
-    slack = law.dimension * 2.0**-52
-    first, last = sum(low) * (1 - slack), sum(high) * (1 + slack)
-    radius, is_above, is_known = cells.judge(first, last, low_next, high_next)
-    return (int(radius), is_above) if is_known else _decided(cells, words, bits)
-
-
-def _try_point(law: ShellNoise, radius: int, bits: Bits) -> list[int] | None:
-    """As `_try_points`; None where it is not accepted."""
-    dimension, size = law.dimension, 2 * radius + 1 if law.signed else radius + 1
-    point = _each_below(size, dimension, bits)
-    is_rare, end = dimension <= radius + 1, size - 1
-    if law.signed:
-        end *= _each_below(2, 1, bits)[0]
-    (place,) = _each_below(dimension, 1, bits)
-    if is_rare:
-        point[place] = end
-    ends = point.count(size - 1)
-    if law.signed and size > 1:
-        ends += point.count(0)
-    (kept,) = _each_below(max(ends, 1), 1, bits)
-    if not ends or (kept and is_rare):
-        return None
-    return [each - radius for each in point] if law.signed else point
-
-
-def _each_below(limit: int, count: int, bits: Bits) -> list[int]:
-    """As `below`."""
-    leftover, words = (1 << 64) % limit, bits.words(count).tolist()
-    while again := [place for place, word in enumerate(words) if word < leftover]:
-        for place, word in zip(again, bits.words(len(again)).tolist(), strict=True):
-            words[place] = word
-    return [word % limit for word in words]
+def _points(law: ShellNoise, radii: Integers, bits: Bits) -> Integers:
+    """A point on each shell: points of the box that ends there, until one is accepted."""
+    dimension = law.dimension
+    points, pending = np.empty((radii.size, dimension), dtype=np.int64), np.arange(radii.size)
+    while pending.size:
+        radius, rows = radii[pending], np.arange(pending.size)
+        size = 2 * radius + 1 if law.signed else radius + 1
+        tried = below(size[:, None], (rows.size, dimension), bits)
+        rare = dimension <= radius + 1
+        end = size - 1
+        if law.signed:
+            end = end * below(2, rows.shape, bits)
+        place = below(dimension, rows.shape, bits)
+        tried[rows[rare], place[rare]] = end[rare]
+        at_end = tried == size[:, None] - 1
+        if law.signed:
+            at_end |= tried == 0
+        ends = at_end.sum(axis=1)
+        kept = below(np.maximum(ends, 1), rows.shape, bits) == 0
+        accepted = (ends > 0) & (kept | ~rare)
+        points[pending[accepted]] = tried[accepted]
+        pending = pending[~accepted]
+    return points - radii[:, None] if law.signed else points
 
 
 def below(limit: Integers | int, shape: tuple[int, ...], bits: Bits) -> Integers:

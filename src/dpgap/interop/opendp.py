@@ -8,14 +8,14 @@ Why the map is right. Let answers move by at most d steps, where the mechanism w
 
 - Its noise has a scale of a constant times Δ/ε. That is the scale of the same mechanism made for d
   and ε·d/Δ. So it is that mechanism, and its proof says ε·d/Δ. This goes for Laplace, exponential,
-  geometric and joint noise. Margins, limits and lines differ, but proofs hold for any of them. What
-  looks, selects and measures adds its parts up.
+  geometric and joint noise. Margins, limits and thresholds differ, but proofs hold for any of them.
+  A pipeline that looks, selects and measures adds up its parts of ε.
 - Staircase noise has steps of length Δ, so another Δ is another mechanism. But ⌈d/Δ⌉ moves of at
   most Δ lead from one input to the other, all of them the same way if the answers move so: ⌈d/Δ⌉·ε.
 
 All of it is worked out in fractions and rounded up to a float once. OpenDP allows any number in its
-domain, infinities too. So that no error can tell of them, answers beyond ±2^56 steps count as that;
-this brings no two answers farther apart.
+domain, infinities too. Answers beyond ±2^56 steps are moved to that limit, so that no error can
+reveal them; this moves no two answers farther apart.
 """
 
 import math
@@ -33,7 +33,7 @@ from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
-from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, Classical, SparseVector
+from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
 
@@ -58,8 +58,7 @@ def measurement(mechanism: Any, input_metric: "Metric | None" = None) -> "Measur
     Parameters
     ----------
     mechanism
-        A mechanism of dpgap, what `dpgap.classical` makes of one, a `MeasuredTopK` or a
-        `MeasuredAbove`.
+        A mechanism of dpgap, a `MeasuredTopK` or a `MeasuredAbove`.
     input_metric
         How far apart neighbours are. By default the L∞ distance, monotonic if the mechanism is,
         and for a `NoisyHistogram` the L1 distance. The monotonic distance suits all others; where
@@ -75,20 +74,21 @@ def measurement(mechanism: Any, input_metric: "Metric | None" = None) -> "Measur
         dp: Any = import_module("opendp.prelude")
     except ModuleNotFoundError:
         raise ModuleNotFoundError(f"this needs OpenDP: {how_to_get('opendp')}") from None
-    own = mechanism.mechanism if type(mechanism) is Classical else mechanism
-    if type(own) not in _MECHANISMS:  # a subclass might do anything
+    if type(mechanism) not in _MECHANISMS:  # a subclass might do anything
         names = ", ".join(each.__name__ for each in _MECHANISMS)
-        raise TypeError(f"mechanism must be one of {names}, not {type(own).__name__}")
-    if isinstance(own, CountHull) and not own.monotonic:
+        raise TypeError(f"mechanism must be one of {names}, not {type(mechanism).__name__}")
+    if isinstance(mechanism, CountHull) and not mechanism.monotonic:
         raise ValueError("monotonic must be True for a CountHull")
-    if isinstance(own, NoisyHistogram) and own.grid is not None:
+    if isinstance(mechanism, NoisyHistogram) and mechanism.grid is not None:
         raise ValueError(
             "grid must be left out for a NoisyHistogram: rounding may move every answer by a "
             "step more, and the L1 distance does not say how many move"
         )
-    kind, number = ("i64", np.int64) if own.grid is None else ("f64", np.float64)
-    atoms = dp.atom_domain(T="i64") if own.grid is None else dp.atom_domain(T="f64", nan=False)
-    most = number(_FARTHEST * Grid(own.grid).width)
+    kind, number = ("i64", np.int64) if mechanism.grid is None else ("f64", np.float64)
+    atoms = (
+        dp.atom_domain(T="i64") if mechanism.grid is None else dp.atom_domain(T="f64", nan=False)
+    )
+    most = number(_FARTHEST * Grid(mechanism.grid).width)
 
     @errors_without_answers
     def release(answers: list[Any]) -> Any:
@@ -96,10 +96,10 @@ def measurement(mechanism: Any, input_metric: "Metric | None" = None) -> "Measur
 
     made: Measurement = dp.m.make_user_measurement(
         input_domain=dp.vector_domain(atoms),
-        input_metric=_metric(dp, input_metric, own, kind),
+        input_metric=_metric(dp, input_metric, mechanism, kind),
         output_measure=dp.max_divergence(),
         function=release,
-        privacy_map=lambda d_in: rounded_up(_loss(own, Fraction(d_in))),
+        privacy_map=lambda d_in: rounded_up(_loss(mechanism, Fraction(d_in))),
     )
     return made
 

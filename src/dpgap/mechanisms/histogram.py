@@ -40,7 +40,6 @@ from dpgap.exact.parameters import (
     parameter,
     positive_integer,
     positive_rational,
-    rational,
     share,
 )
 from dpgap.exact.reals import Floats, Integers, Real, Refined, decide, require_scale, scaled
@@ -62,6 +61,17 @@ from dpgap.releases.release import MeasuredValues, Promise
 
 MOST_RETURNED = 10**6
 """How many empty items may be expected to be returned."""
+
+
+class Wanted(NamedTuple):
+    """What is to be returned: at most k (None: any number), from a line on (None: anything)."""
+
+    k: int | None = None
+    line: int | None = None
+    """In whole steps; a noisy answer on the line is returned."""
+
+
+EVERYTHING = Wanted()
 
 
 @public
@@ -98,7 +108,6 @@ class NoisyHistogram(Measuring):
     sensitivity: Exact = parameter(positive_rational, default=1)
     grid: ExactOrNone = parameter(read_grid, default=None)
     law: GeometricNoise = derived(lambda self: self._law())
-    """The noise that each answer gets."""
 
     def _law(self) -> GeometricNoise:
         grid = Grid(self.grid)
@@ -142,7 +151,7 @@ class NoisyHistogram(Measuring):
         return Promise(self.epsilon, self.sensitivity, monotonic=False, reach=self.reach)
 
     def error(self, count: int = 1) -> MeasurementError:
-        """What each noisy answer may be off by, if all of them are released, however many."""
+        """The error of each noisy answer, if all of them are released, however many."""
         return MeasurementError(self.law_in_steps, Grid(self.grid).step)
 
     def line_for(self, delta: Rational) -> int:
@@ -163,17 +172,17 @@ class NoisyHistogram(Measuring):
         self,
         answers: Answers,
         labels: Labels,
-        *,
-        k: int | None = None,
-        at_least: Rational | None = None,
+        wanted: Wanted = EVERYTHING,
         delta: Rational | None = None,
     ) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged.
 
-        `k`, `at_least` and `delta` are what `draw_paid` will be asked for. Answers that count only
-        items that are present (`unknown`) need a line from `line_for(delta)` on.
+        `draw_paid` will be asked for what is `wanted`. Answers that count only items that are
+        present (`unknown`) need a line from `line_for(delta)` on.
         """
-        grid, wanted = Grid(self.grid), self._wanted(k, at_least)
+        grid = Grid(self.grid)
+        if abs(wanted.line or 0) > MAX_STEPS:
+            raise ValueError("threshold must lie within ±2^60 grid steps")
         if not isinstance(answers, PrivateCounts | GroupedAnswers):
             steps = grid.steps(answers)
             names = require_labels(labels, steps.size, answers)
@@ -210,15 +219,15 @@ class NoisyHistogram(Measuring):
                 f"reach must be at least that of the answers, {answers.reach}, not {self.reach}"
             )
 
-    def _require_line(self, wanted: "Wanted", delta: Rational | None) -> None:
+    def _require_line(self, wanted: Wanted, delta: Rational | None) -> None:
         if delta is None:
             raise ValueError("delta must be given where only items that are present are counted")
         least = self.line_for(delta)
         if wanted.line is None or wanted.line < least:
             step = Grid(self.grid).step
-            raise ValueError(f"at_least must be at least {least * step} for this delta")
+            raise ValueError(f"threshold must be at least {least * step} for this delta")
 
-    def _require_few(self, size: int, wanted: "Wanted") -> None:
+    def _require_few(self, size: int, wanted: Wanted) -> None:
         """Refuse what would return too many empty items; that follows from public facts."""
         expected = float(size)
         if wanted.line is not None:
@@ -227,27 +236,13 @@ class NoisyHistogram(Measuring):
             expected = min(expected, wanted.k)
         if expected > MOST_RETURNED:
             raise ValueError(
-                f"at_least must be larger, or k stated: about {expected:.1e} items that nobody "
+                f"threshold must be larger, or k stated: about {expected:.1e} items that nobody "
                 f"has would be returned, and at most {MOST_RETURNED:,} are accepted"
             )
 
-    def _wanted(self, k: int | None, at_least: Rational | None) -> "Wanted":
-        most = None if k is None else positive_integer("k", k)
-        if at_least is None:
-            return Wanted(most, None)
-        line = Grid(self.grid).up(rational("at_least", at_least))
-        if abs(line) > MAX_STEPS:
-            raise ValueError("at_least must lie within ±2^60 grid steps")
-        return Wanted(most, line)
-
-    def draw_paid(
-        self, candidates: Candidates, *, k: int | None = None, at_least: Rational | None = None
-    ) -> ReadOff:
-        """The k largest noisy answers, and none below `at_least`; the caller has paid.
-
-        Without k, all that reach `at_least`; without both, all there are.
-        """
-        wanted, bits, law = self._wanted(k, at_least), secure_bits(), self.law_in_steps
+    def draw_paid(self, candidates: Candidates, wanted: Wanted = EVERYTHING) -> ReadOff:
+        """The noisy answers that are wanted, the largest first; the caller has paid."""
+        bits, law = secure_bits(), self.law_in_steps
         if isinstance(candidates, InGroups):
             answers, sizes = candidates.private_answers, candidates.groups.sizes
             best, places = best_grouped(law, answers, sizes, wanted, bits)
@@ -259,7 +254,7 @@ class NoisyHistogram(Measuring):
         return ReadOff(indices, labels, best.values, line, coin)
 
     def error_of(self, drawn: ReadOff) -> MeasurementError | HistogramError:
-        """What values may be off by, given that they were read off."""
+        """The error of values, given that they were read off."""
         if drawn.line is None:
             return self.error()
         return HistogramError(self.law_in_steps, Grid(self.grid).step, drawn.line, drawn.coin)
@@ -284,14 +279,6 @@ class NoisyHistogram(Measuring):
 _FAR = 2.0**61
 
 
-class Wanted(NamedTuple):
-    """What is to be returned: at most k (None: any number), from a line on (None: anything)."""
-
-    k: int | None
-    line: int | None
-    """In whole steps; a noisy answer on the line is returned."""
-
-
 class Best(NamedTuple):
     """The noisy answers that are returned, best first, in whole steps."""
 
@@ -305,7 +292,7 @@ class Best(NamedTuple):
     """
 
 
-def best_of(law: GeometricNoise, answers: Integers, wanted: "Wanted", bits: Bits) -> Best:
+def best_of(law: GeometricNoise, answers: Integers, wanted: Wanted, bits: Bits) -> Best:
     """Add noise to every answer, in steps, and return what is wanted."""
     words = bits.words(answers.size)
     origin = int(answers.max())
@@ -328,7 +315,7 @@ def best_of(law: GeometricNoise, answers: Integers, wanted: "Wanted", bits: Bits
 
 
 def best_grouped(
-    law: GeometricNoise, values: Integers, sizes: Integers, wanted: "Wanted", bits: Bits
+    law: GeometricNoise, values: Integers, sizes: Integers, wanted: Wanted, bits: Bits
 ) -> tuple[Best, Integers]:
     """The same for answers given as values and how many have each; and places in the groups."""
     if not values.size:
@@ -341,7 +328,7 @@ def best_grouped(
     return best._replace(places=groups), places_of(groups, sizes, bits)
 
 
-def _need(wanted: "Wanted", size: int) -> int:
+def _need(wanted: Wanted, size: int) -> int:
     """How many must be looked at: those that are returned, and the best that is not."""
     return size if wanted.k is None else min(wanted.k + 1, size)
 
@@ -355,10 +342,9 @@ class _Contenders:
         self._answers, self._low, self._high = answers, low, high
         self._exact = cache(lambda: list(exact()))
 
-    def __repr__(self) -> str:
-        return redacted_repr(self)
+    __repr__ = redacted_repr
 
-    def best(self, origin: int, wanted: "Wanted", bits: Bits) -> Best:
+    def best(self, origin: int, wanted: Wanted, bits: Bits) -> Best:
         """Those that are wanted, and the best of the others."""
         if wanted.k is None or not self._low.size:
             return self._all(origin, wanted.line, bits)

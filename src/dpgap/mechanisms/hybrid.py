@@ -209,37 +209,19 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         distance = grid.step * (grid.up(self.threshold) - grid.up(self.sensitivity))
         return chance_above(distance, self.law.scale, positive_integer("reach", reach))
 
-    @classmethod
-    def line_for(
-        cls,
-        k: int,
-        epsilon: Rational,
-        delta: Rational,
-        *,
-        reach: int,
-        sensitivity: Rational = 1,
-        monotonic: bool = True,
-        grid: Rational | None = None,
-    ) -> Fraction:
-        """The least line on the grid for which `delta(reach)` is at most δ.
+    def line_for(self, delta: Rational, reach: int) -> Fraction:
+        """The least threshold on the grid for which `delta(reach)` is at most δ.
 
-        Parameters
-        ----------
-        k, epsilon, sensitivity, monotonic, grid
-            As for the mechanism.
-        delta
-            The chance δ that may remain, between 0 and 1.
-        reach
-            The most items that one unit can have.
+        All other parameters are those of this mechanism; its own threshold does not matter.
 
-        >>> [int(HybridTopK.line_for(10, 1, "1e-6", reach=m)) for m in (1, 10, 100)]
+        >>> hybrid = HybridTopK(threshold=0, k=10, epsilon=1, monotonic=True)
+        >>> [int(hybrid.line_for("1e-6", reach)) for reach in (1, 10, 100)]
         [133, 156, 179]
         """
         allowed, items = share("delta", delta), positive_integer("reach", reach)
-        made = cls(0, k, epsilon, monotonic=monotonic, sensitivity=sensitivity, grid=grid)
-        program = made.in_steps()
+        program = self.in_steps()
         above = least_distance(program.law.scale, items, allowed)
-        return (program.sensitivity + above) * Grid(made.grid).step
+        return (program.sensitivity + above) * Grid(self.grid).step
 
     def delta_of(self, prepared: Candidates) -> Fraction:
         """The δ of a release of these answers: 0, unless their items are unknown."""

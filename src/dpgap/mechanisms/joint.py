@@ -184,7 +184,7 @@ class JointTopK(Selecting[Candidates, JointRelease]):
         return Draw(chosen, values[groups[shuffled][order]])
 
     def winners(self, drawn: TopSet) -> Winners:
-        """What was drawn, in the units of answers; what it proves and what it promises."""
+        """The drawn winners in the units of answers, with their evidence and the promise."""
         lead = drawn.lead * Grid(self.grid).width / 2
         return Winners(
             drawn.indices,
@@ -296,8 +296,7 @@ class Classes:
         """How many classes there are; they are numbered from 0."""
         self._top_values = self._values[np.searchsorted(self._ends, np.arange(1, k + 1))]
 
-    def __repr__(self) -> str:
-        return redacted_repr(self)
+    __repr__ = redacted_repr
 
     def margin(self, at: int) -> int:
         """The margin of every set in a class, in steps."""
@@ -415,7 +414,7 @@ def select_classes(law: MemorylessLaw, classes: Classes, runs: int, bits: Bits) 
 
     So `law` is that of the noise in half steps.
     """
-    if classes.count > _FEW:
+    if classes.count > (_FEW if runs == 1 else 32 * _FEW):  # NumPy takes many runs at once
         parts = [_contenders(law, classes, bits) for _ in range(runs)]
         rows = [_rank(law, contenders, words, bits) for contenders, words in parts]
     else:

@@ -1,4 +1,4 @@
-"""What all measurements have in common: how values get their noise, and what that comes to.
+"""Measurements: how values get their noise, and how large their errors are.
 
 A measurement says what its noise is (`noise`), and how to draw it (`draws`). Unless it says
 otherwise, every value gets a draw of its own, and that draw makes up for the value's change.
@@ -44,22 +44,18 @@ class Measuring(Mechanism[Integers, MeasuredValues]):
 
     __slots__ = ()
 
+    grid: Fraction | None
     lost: ClassVar[float] = 0.0
     """How much of a step noise on the grid is below zero on average; it is added again."""
 
     @property
     @abstractmethod
-    def grid(self) -> Fraction | None:
-        """The grid that values are on."""
-
-    @property
-    @abstractmethod
     def promise(self) -> Promise:
-        """What a release promises, and on what condition."""
+        """The promise of a release, and its condition."""
 
     @abstractmethod
     def error(self, count: int = 1) -> MeasurementError:
-        """What each of `count` released values may be off by."""
+        """The error of each of `count` released values."""
 
     @abstractmethod
     def steps_of(self, values: ArrayLike | PrivateCounts) -> Integers:
@@ -114,7 +110,7 @@ class Measurement(Measuring, Generic[L]):
 
     @classmethod
     def after(cls, selection: Claims, epsilon: Fraction) -> Self:
-        """What measures the answers that were selected, which knows that they fit."""
+        """The measurement of what a selection finds, for the same answers."""
         grid = Grid(selection.grid)
         own: dict[str, Any] = {"monotonic": True} if cls.same_way else {}
         whole = grid.up(selection.sensitivity) * grid.step

@@ -79,6 +79,8 @@ class Claims(Protocol):
     """What a mechanism that selects promises, and what it claims of the answers."""
 
     @property
+    def k(self) -> int: ...
+    @property
     def epsilon(self) -> Fraction: ...
     @property
     def monotonic(self) -> bool: ...
@@ -100,16 +102,13 @@ class Mechanism(ABC, Generic[P, R]):
     """A frozen value that releases answers which are prepared as a `P`, and its release an `R`."""
 
     __slots__ = ()
+    epsilon: Fraction
+    """The most that a release costs."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "draw_paid" in vars(cls):  # no setting of the caller turns a rounding into an error
             cls.draw_paid = np.errstate(all="ignore")(cls.draw_paid)  # type: ignore[method-assign]
-
-    @property
-    @abstractmethod
-    def epsilon(self) -> Fraction:
-        """The most that a release costs."""
 
     @abstractmethod
     def draw_paid(self, prepared: Any) -> Any:

@@ -15,7 +15,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple, Self
 
@@ -68,10 +68,10 @@ from dpgap.exact.parameters import (
 )
 from dpgap.exact.reals import Floats, GridNoise, Integers, decide
 from dpgap.mechanisms.mechanism import Draw, Mechanism, Winners, require_threshold
-from dpgap.mechanisms.top_k import NoisyTopK, TopDraw, claims_of, named, sums_of_waits, top_draws
+from dpgap.mechanisms.top_k import TopDraw, claims_of, named, sums_of_waits, top_draws
 from dpgap.releases.drawn import Above
 from dpgap.releases.plain import plain
-from dpgap.releases.release import AboveRelease, IndexRelease, MechanismUsed, Promise
+from dpgap.releases.release import AboveRelease, MechanismUsed, Promise
 
 # --------------------------------------------------------------------------------------------------
 # What a Sparse Vector goes through: answers in a public order, a chunk at a time.
@@ -87,8 +87,6 @@ class Stream(NamedTuple):
     """The smallest and the largest answer that may come."""
     labels: Labels = None
     """The labels of the answers by their positions."""
-    source: PrivateCounts | None = None
-    """Whose facts a mechanism must not contradict; None where answers have no facts."""
     most: int | None = None
     """How many answers above end the run; None for as many as can be paid."""
 
@@ -100,22 +98,6 @@ class Stream(NamedTuple):
         """All answers at once."""
         everything = Chunk(steps, lambda places: Found(places, None))
         return cls(iter([everything]), np.array([steps.min(), steps.max()]), labels)
-
-    @classmethod
-    def on_grid(
-        cls,
-        answers: PrivateCounts,
-        chunks: Iterator[Chunk],
-        grid: Fraction | None,
-        labels: Labels = None,
-    ) -> Self:
-        """Private counts as they come, in steps of the grid."""
-        to_steps = Grid(grid).steps
-        steps = (  # a chunk of which all is absent has nothing to refuse
-            chunk._replace(values=to_steps(chunk.values)) if chunk.values.size else chunk
-            for chunk in chunks
-        )
-        return cls(steps, to_steps(answers.ends), labels, answers)
 
     def together(self, found: Sequence[Found]) -> Found:
         """What was found in one chunk after another."""
@@ -142,7 +124,7 @@ class Branch(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What is said of one answer: the branch that it cleared (None if none) and its gap."""
+    """The outcome for one answer: the branch that it cleared (None if none) and its gap."""
 
     branch: int | None
     gap: Scalar
@@ -221,7 +203,7 @@ def _margin(law: Law, threshold_law: Law, grid: Grid, is_last: bool) -> Fraction
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is said of one question; `gap` and `branch` are None below the threshold.
+    """The answer to one question; `gap` and `branch` are None below the threshold.
 
     `threshold` is the question's own; None where it was the mechanism's.
 
@@ -332,7 +314,7 @@ class Run(ProcessBound):
     def build(
         self, branch: int | None, gap: int | None, threshold: Fraction | None = None
     ) -> Answer:
-        """What is said of one question, from its branch, its gap in steps and its threshold."""
+        """The answer to one question, from its branch, its gap in steps and its threshold."""
         if branch is None or gap is None:
             return self._below if threshold is None else replace(self._below, threshold=threshold)
         over, ways = self._mechanism.over(threshold), self._mechanism.ways
@@ -467,7 +449,6 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
     noise: str = parameter(require_noise, default="laplace")
     grid: ExactOrNone = parameter(read_grid, default=None)
     threshold_law: Law = derived(lambda self: threshold_law_of(self))
-    """The noise that the threshold gets."""
     ways: tuple[Branch, ...] = derived(lambda self: tuple(ways_of(self)))
     """The branches in the order in which they are tried, cheapest first."""
     limits: tuple[int, ...] = derived(
@@ -602,7 +583,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
 
     @property
     def gap_errors(self) -> GapErrors:
-        """What gaps may be off by."""
+        """The errors of gaps."""
         laws = tuple(way.law for way in self.ways)
         return GapErrors(self.threshold, self.threshold_law, laws, self.grid)
 
@@ -627,21 +608,31 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
             stream = stream._replace(most=positive_integer("max_answers", max_answers))
         return self._release_prepared(stream, account)
 
-    def prepare(self, answers: ArrayLike | PrivateCounts | Stream, labels: Labels = None) -> Stream:
-        """The answers as a stream; refused before anything is charged."""
-        source = answers.source if isinstance(answers, Stream) else answers
-        if isinstance(source, PrivateCounts):
-            require_facts(source, labelled=labels is not None, **claims_of(self))
-        if isinstance(answers, Stream):
-            return answers
-        if isinstance(answers, PrivateCounts):
-            names = require_labels(labels, len(answers))
-            if not isinstance(self.threshold_law, MemorylessLaw):  # none can be left undrawn
-                names = answers.labels if names is None else names
-                return Stream.of(Grid(self.grid).steps(answers.expanded()), names)
-            return Stream.on_grid(answers, answers.in_order(), self.grid, names)
-        array = Grid(self.grid).steps(answers)
-        return Stream.of(array, require_labels(labels, array.size, answers))
+    def prepare(
+        self,
+        answers: ArrayLike | PrivateCounts,
+        labels: Labels = None,
+        chunks: Iterator[Chunk] | None = None,
+    ) -> Stream:
+        """The answers as a stream; refused before anything is charged.
+
+        Private counts come in the order of their domain, unless `chunks` of them are given.
+        """
+        to_steps = Grid(self.grid).steps
+        if not isinstance(answers, PrivateCounts):
+            array = to_steps(answers)
+            return Stream.of(array, require_labels(labels, array.size, answers))
+        require_facts(answers, labelled=labels is not None, **claims_of(self))
+        names = require_labels(labels, len(answers))
+        if not isinstance(self.threshold_law, MemorylessLaw):  # none can be left undrawn
+            return Stream.of(
+                to_steps(answers.expanded()), answers.labels if names is None else names
+            )
+        steps = (  # a chunk of which all is absent has nothing to refuse
+            chunk._replace(values=to_steps(chunk.values)) if chunk.values.size else chunk
+            for chunk in chunks or answers.in_order()
+        )
+        return Stream(steps, to_steps(answers.ends), names)
 
     def draw_paid(self, stream: Stream) -> Draw[Above]:
         """Go through the stream; the caller has paid."""
@@ -667,7 +658,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         return Draw(drawn, np.concatenate(steps))
 
     def winners(self, drawn: Above) -> Winners:
-        """What was drawn, in the units of answers; what it proves and what it promises."""
+        """The drawn winners in the units of answers, with their evidence and the promise."""
         raw: Floats = np.multiply(drawn.gaps, Grid(self.grid).width, dtype=np.float64)
         return Winners(
             drawn.indices,
@@ -731,51 +722,6 @@ class AdaptiveSparseVector(SparseVector):
     @property
     def shape(self) -> tuple[int, bool]:
         return self.branches, self.drain
-
-
-# --------------------------------------------------------------------------------------------------
-# The classical mechanisms: the same selections without their gaps, for comparison.
-#
-# Classical Noisy Top-K and Sparse Vector are the mechanisms with gap, less the gaps. Their noise
-# and their cost are the same; that is the point of the paper.
-
-
-@dataclass(frozen=True, slots=True)
-class Classical:
-    """A mechanism that keeps its gaps to itself."""
-
-    mechanism: NoisyTopK | SparseVector
-
-    @errors_without_answers
-    def release(
-        self, answers: ArrayLike, *, labels: Labels = None, account: Account | None = None
-    ) -> IndexRelease:
-        """Select on secure exact noise."""
-        release = self.mechanism.release(answers, labels=labels, account=account)
-        told = {each.name: getattr(release, each.name) for each in fields(IndexRelease)}
-        return IndexRelease(**told)
-
-
-@public
-def classical(mechanism: NoisyTopK | SparseVector) -> Classical:
-    """The classical form of a mechanism with gap: indices only, at the same cost.
-
-    Parameters
-    ----------
-    mechanism
-        A `NoisyTopK`, `NoisyMax`, `SparseVector` or `AdaptiveSparseVector`.
-
-    >>> from dpgap import NoisyTopK
-    >>> release = classical(NoisyTopK(k=2, epsilon=1000)).release([10, 50, 90, 20])
-    >>> release.indices.tolist(), hasattr(release, "gaps")
-    ([2, 1], False)
-    """
-    if not isinstance(mechanism, NoisyTopK | SparseVector):
-        raise TypeError(
-            "mechanism must be a NoisyTopK, NoisyMax, SparseVector or AdaptiveSparseVector, "
-            f"not {type(mechanism).__name__}"
-        )
-    return Classical(mechanism)
 
 
 # --------------------------------------------------------------------------------------------------

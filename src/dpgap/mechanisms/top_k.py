@@ -144,14 +144,12 @@ class InGroups(NamedTuple):
 
 Candidates = OneByOne | InGroups
 Output = tuple[tuple[int, ...], Any]
-"""What a program tells: the winners, and their leads or their lead."""
+"""The output of a program: the winners, and their leads or their lead."""
 
 
 class Ranked(Claims, Protocol):
     """A mechanism that ranks noisy answers."""
 
-    @property
-    def k(self) -> int: ...
     @property
     def law(self) -> RealLaw: ...
     def run(self, answers: Vector, noise: Noise) -> tuple[tuple[int, ...], tuple[Scalar, ...]]: ...
@@ -176,7 +174,7 @@ def candidates(own: Claims, law: RealLaw, answers: Answers, labels: Labels) -> C
 
 
 def claims_of(own: Claims) -> dict[str, Any]:
-    """What a mechanism claims of the answers, as others and `require_facts` are told."""
+    """The claims that a mechanism makes about answers, as keyword arguments."""
     return {"monotonic": own.monotonic, "sensitivity": own.sensitivity, "grid": own.grid}
 
 
@@ -311,7 +309,6 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
     noise: str = parameter(require_noise, default="laplace")
     grid: ExactOrNone = parameter(read_grid, default=None)
     law: RealLaw = derived(lambda self: law_for(self, self.k, self.noise))
-    """The noise that each answer gets."""
 
     @remembered
     def in_steps(self) -> "NoisyTopK":
@@ -383,7 +380,7 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
         return draw_ranking(self.in_steps(), candidates)
 
     def winners(self, drawn: Ranking) -> Winners:
-        """What was drawn, in the units of answers; what it proves and what it promises."""
+        """The drawn winners in the units of answers, with their evidence and the promise."""
         return ranked_winners(self, drawn, somebody_lost=drawn.leads.size == self.k)
 
     def build(self, drawn: Ranking) -> TopKRelease:
@@ -599,7 +596,7 @@ def ranked_to_line(low: Floats, high: Floats, k: int) -> tuple[Integers, Integer
 
 
 def in_order(low: Floats, high: Floats, need: int) -> tuple[Integers, Floats, Floats, Bools]:
-    """The places of the best so many in each row, with their ends, and where that is certain."""
+    """Indices of the top `need` of each row in order, with bounds; and which rows are certain."""
     runs, n = low.shape
     starts = np.arange(runs)[:, None] * n  # of rows; whole arrays are indexed quickest as flat ones
     best = np.argpartition(low, n - need, axis=1)[:, n - need :] + starts

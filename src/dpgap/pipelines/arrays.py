@@ -20,7 +20,7 @@ monotonic), and have intervals that hold after selection. What is above a thresh
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY
 from fractions import Fraction
@@ -32,9 +32,9 @@ from numpy.typing import ArrayLike
 
 from dpgap._package import public
 from dpgap.budget.account import Account
-from dpgap.data.private_counts import GroupedAnswers, PrivateCounts, errors_without_answers
+from dpgap.data.private_counts import Chunk, GroupedAnswers, PrivateCounts, errors_without_answers
 from dpgap.estimates.linear import combine, combined_variance
-from dpgap.exact.grid import Grid, read_grid
+from dpgap.exact.grid import Grid, Labels, read_grid
 from dpgap.exact.parameters import (
     Exact,
     ExactOrNone,
@@ -122,12 +122,13 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
             (1 - (self.split or _HALF)) * self.epsilon,
         )
     )
-    """What is taken where nothing is looked at."""
+    """The route without a look."""
     selection: NoisyTopK | JointTopK = derived(lambda self: self.route.selection)
-    """What selects there; it says which answers are accepted."""
+    """The selection of that route; it says which answers are accepted."""
     measurement: Laplace | Joint = derived(lambda self: self.route.measurement)
-    looking: LookFirst | None = derived(lambda self: LookFirst.of(self) if self.looks else None)
-    """What looks and then decides, if there are more answers than winners."""
+    looking: LookFirst | None = derived(
+        lambda self: LookFirst.of(self, self.split) if self.looks else None
+    )
 
     @property
     def routes(self) -> tuple[RankedRoute | JointRoute | PaperRoute, ...]:
@@ -146,8 +147,9 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
         looking, n = self.looking, prepared.size
         if looking is None or self.k >= n:
             return self.route, ()
-        looked = looking.look(prepared)
-        number = int(looking.rule(n).decide(looking.measurement.lengths(looked)[None])[0])
+        rule, measurement = looking.rule(n), looking.measurement
+        looked = measurement.draw_paid(prepared.at_ranks(rule.ranks))
+        number = int(rule.decide(measurement.lengths(looked)[None])[0])
         return looking.routes[number], (looked, n, number)
 
     def took(self, drawn: Measuring[Any]) -> tuple[Any, Joint | None, Looked]:
@@ -192,7 +194,6 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
         default=None,
         shown=False,
     )
-    """The share of ε that selects."""
     grid: ExactOrNone = parameter(read_grid, default=None, shown=False)
 
     def _branches(self) -> int | None:
@@ -218,9 +219,12 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
         return measurement
 
     def prepare(
-        self, answers: ArrayLike | PrivateCounts | Stream, labels: Sequence[Any] | None = None
+        self,
+        answers: ArrayLike | PrivateCounts,
+        labels: Labels = None,
+        chunks: Iterator[Chunk] | None = None,
     ) -> Stream:
-        stream = self.selection.prepare(answers, labels)
+        stream = self.selection.prepare(answers, labels, chunks)
         self.measurement.require_room(stream.extremes)
         return stream
 
@@ -275,7 +279,7 @@ def _of_best_mean(one: float, other: float) -> float:
 
 
 class Facts(TypedDict, total=False):
-    """What is claimed of answers, and how ε is shared.
+    """Claims about the answers, and how ε is shared.
 
     monotonic
         Whether one person can only move all answers the same way, as adding a person to counts
@@ -283,7 +287,7 @@ class Facts(TypedDict, total=False):
     sensitivity
         The most that one person can move any one answer.
     split
-        The share of ε for selecting, unless the method shall choose it.
+        The share of ε for selecting. Without it the method chooses.
     grid
         A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
         without it they must be whole.
@@ -306,7 +310,7 @@ class Paying(TypedDict, total=False):
 
 
 class MeasuringOptions(Facts, Paying, total=False):
-    """What both calls can be asked with.
+    """Options of both calls.
 
     labels
         Public names of the answers, in the same order. A Series brings its own.
@@ -317,7 +321,7 @@ class MeasuringOptions(Facts, Paying, total=False):
 
 
 class TopKOptions(MeasuringOptions, total=False):
-    """What the k largest can be asked with.
+    """Options of `measured_top_k`.
 
     method
         "best", the default: looks at a few order statistics first, then finds the winners as a set
@@ -332,7 +336,7 @@ class TopKOptions(MeasuringOptions, total=False):
 
 
 class AboveOptions(MeasuringOptions, total=False):
-    """What answers above a threshold can be asked with.
+    """Options of `measured_above`.
 
     adaptive
         Whether to charge less for answers far above the threshold, and so find more of them.

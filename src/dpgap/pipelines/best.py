@@ -65,10 +65,11 @@ def estimates_after_above(
     answer's noise and of the threshold's alike.
     """
     grid, program = Grid(selection.grid).width, selection.in_steps()
-    margins = np.array([float(way.margin) for way in program.ways])[branches - 1] * grid
-    scales = np.array([float(way.law.scale) for way in program.ways])[branches - 1] * grid
-    lost = np.array([way.law.mean - way.law.floor_mean for way in program.ways])[branches - 1]
-    leads = gaps - selection.gap_offsets[branches - 1] - margins + lost * grid
+    of_ways = [
+        (way.margin, way.law.scale, way.law.mean - way.law.floor_mean) for way in program.ways
+    ]
+    margins, scales, lost = np.array(of_ways, np.float64).T[:, branches - 1] * grid
+    leads = gaps - selection.gap_offsets[branches - 1] - margins + lost
     own, shared = _parts(measurement, measurements.shape[1])
     law = program.threshold_law
     line = NoisyThreshold(

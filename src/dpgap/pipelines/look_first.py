@@ -17,9 +17,8 @@ from dpgap.exact.reals import Floats, Integers
 from dpgap.exact.shells import ShellNoise
 from dpgap.mechanisms.joint import log_choose
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint
-from dpgap.mechanisms.top_k import Candidates
-from dpgap.pipelines.routes import JointRoute, RankedRoute, TopKClaims
-from dpgap.releases.drawn import Values
+from dpgap.mechanisms.mechanism import Claims
+from dpgap.pipelines.routes import JointRoute, RankedRoute
 
 # --------------------------------------------------------------------------------------------------
 # What a look foretells: how many winners will be right if they are chosen as a set, or ranked.
@@ -209,7 +208,7 @@ def _weights(places: Floats, ranks: Floats) -> Floats:
 
 
 _PLACES = 16
-CAUTION = 0.9
+_CAUTION = 0.9
 """A set is forecast as if it had this part of its share: the forecast is a little too good."""
 _AS_GOOD = 0.004
 _CERTAINLY = 6.0
@@ -217,16 +216,14 @@ _AT_ONCE = 1 << 11
 
 
 class Terms(NamedTuple):
-    """How to look and to decide, for some numbers of winners."""
+    """How to look and to decide, for some numbers of winners: shares of ε, and when to rank."""
 
     look: Fraction
-    """The share of ε to look with."""
     parts_of_k: tuple[Fraction, ...]
     """The ranks to look at, as multiples of k; the first rank is 0."""
     set_shares: tuple[Fraction, ...]
     """Shares of ε that may choose a set, smallest first."""
     rank_share: Fraction
-    """The share of ε that ranks."""
     worth: float | None
     """How many times its loss a set's gain must be; None where it must be nearly certain."""
 
@@ -318,7 +315,7 @@ class Rule:
         # What a look may be off by, spread evenly; and how far below 0 an answer surely is.
         self._places = places_around(look.law(len(self.ranks)), _PLACES)
         self._certain = _CERTAINLY * float(self._places.std())
-        self._set_rates = CAUTION * np.array([*map(float, looking.terms.set_shares)])
+        self._set_rates = _CAUTION * np.array([*map(float, looking.terms.set_shares)])
         self._rank_rate = float(looking.terms.rank_share) / selection.k
         self._forecast = forecast(selection.k, n, self.ranks)
 
@@ -362,15 +359,14 @@ class LookFirst:
 
     epsilon: Fraction
     measurement: Joint
-    """What looks."""
     routes: tuple[RankedRoute | JointRoute, ...]
     """Ranked first, then sets by the share of ε that chooses them."""
     terms: Terms
 
     @classmethod
-    def of(cls, own: TopKClaims) -> "LookFirst":
+    def of(cls, own: Claims, split: Fraction | None) -> "LookFirst":
         """How the best method does it. A `split` is the share that selects on whichever route."""
-        epsilon, split, terms = own.epsilon, own.split, terms_for(own.k)
+        epsilon, terms = own.epsilon, terms_for(own.k)
         if split is not None:
             if split + terms.look >= 1:
                 raise ValueError(
@@ -387,11 +383,6 @@ class LookFirst:
         whole: dict[str, Any] = {"monotonic": True} if own.monotonic else {}
         whole |= {"sensitivity": grid.up(own.sensitivity) * grid.step, "grid": own.grid}
         return cls(epsilon, kind(terms.look * epsilon, **whole), tuple(routes), terms)
-
-    def look(self, candidates: Candidates) -> Values:
-        """Measure the answers at a few ranks; the caller has paid."""
-        ranks = self.rule(candidates.size).ranks
-        return self.measurement.draw_paid(candidates.at_ranks(ranks))
 
     @lru_cache(maxsize=64)  # noqa: B019 - parameters, and how many answers there are, are public
     def rule(self, n: int) -> Rule:

@@ -20,18 +20,18 @@ from dpgap.mechanisms.top_k import NoisyTopK
 
 
 class EstimatedWinners(NamedTuple):
-    """What a method makes of a selection and its measurements."""
+    """Estimates of the winners, and their errors."""
 
     estimates: Floats
     variances: Floats
     centres: str
     errors: tuple[MeasurementError | LaplaceSum | HistogramError, ...]
     measured_by: MeasurementError | None = None
-    """What measurements may be off by, where errors are about something else."""
+    """The error of measurements, where `errors` are about something else."""
 
     @classmethod
     def plain(cls, values: Floats, error: MeasurementError | HistogramError) -> Self:
-        """The measurements themselves, and what each is off by."""
+        """The measurements themselves, and their error."""
         errors = (error,) if values.size else ()
         return cls(values, np.full(values.size, error.variance), "measurements", errors)
 

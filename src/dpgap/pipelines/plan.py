@@ -8,12 +8,12 @@ and ranks them where they are not. The paper's method has no floor: in a close r
 exceed that of ignoring gaps, so none is given.
 
 Whether winners are clear is for the data to say. Whoever has an idea of how large they will be can
-state it, and is told which route the best method would take and how many winners would be right.
+state it, and is told how many winners would be right.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, Unpack
@@ -24,15 +24,15 @@ from dpgap._package import public
 from dpgap.exact.grid import MAX_STEPS
 from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational, readable
 from dpgap.exact.reals import Floats
-from dpgap.mechanisms.histogram import NoisyHistogram
+from dpgap.mechanisms.histogram import NoisyHistogram, Wanted
 from dpgap.pipelines.arrays import Facts, MeasuredAbove, MeasuredTopK
-from dpgap.pipelines.look_first import CAUTION, forecast
+from dpgap.pipelines.look_first import forecast
 from dpgap.pipelines.routes import Expectation, HistogramRoute, JointRoute, PaperRoute, RankedRoute
 from dpgap.question import ABOVE_METHODS, HISTOGRAM, METHODS, one_of, require_options, takes
 from dpgap.releases.release import Table
 
 # --------------------------------------------------------------------------------------------------
-# What would happen to counts of a stated size: which route is taken, and who would be right.
+# What would happen to counts of a stated size: how many winners would be right.
 #
 # The sizes are public: what people expect, or an older release. The rule and its forecast are those
 # of a release, asked about a look that shows exactly what was stated.
@@ -41,67 +41,32 @@ from dpgap.releases.release import Table
 Sizes = Sequence[float] | Mapping[int, float]
 """The largest answers in order, or answers by rank, from 1."""
 
-_SAFE = 0.99
-_LEAST_EPSILON, _MOST_EPSILON = Fraction(1, 10**9), 1e9
+_LEAST_EPSILON = Fraction(1, 10**9)
 _DIGITS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """What follows for stated sizes."""
+def foreseen(
+    pipeline: MeasuredTopK, counts: Sizes, items: int | None
+) -> tuple[RankedRoute | JointRoute | PaperRoute, float]:
+    """The route that answers of this size would take, and the share of right winners there.
 
-    route: str
-    """What the method takes: "joint" or "ranked"."""
-    split: Fraction
-    """The share of ε that then selects."""
-    precision: float
-    """The share of winners that will be right on that route."""
-    ranked_precision: float
-    """The same, if they are ranked by half of ε."""
-    safe_epsilon: Fraction | None
-    """From this ε on a set chosen with a quarter of it is right; None where no ε is enough."""
-    taken: RankedRoute | JointRoute | PaperRoute = field(repr=False)
-
-    def __str__(self) -> str:
-        what = {"joint": "chosen as a set", "ranked": "ranked"}[self.route]
-        safe = "is never safe: the last winner and the first loser are equal"
-        if self.safe_epsilon is not None:
-            safe = f"is safe from ε = {readable(self.safe_epsilon)} on"
-        return (
-            f"With such counts the winners would be {what} by {readable(self.split)} of ε, and "
-            f"{100 * self.precision:.1f} % of them would be right (ranked by half of ε: "
-            f"{100 * self.ranked_precision:.1f} %). Choosing a set {safe}."
-        )
-
-
-def outlook_for(pipeline: MeasuredTopK, counts: Sizes, items: int | None) -> Outlook:
-    """What a method that is not the paper's would do with answers of this size."""
+    Not for the paper's method, which is not forecast.
+    """
     n = positive_integer("items", items)
     if n <= pipeline.k:
         raise ValueError(f"items must be more than k, {pipeline.k}, not {n}")
     if n > MAX_STEPS:
         raise ValueError(f"items must be at most 2^60, not {n}")
     ranks, sizes = _by_rank(counts, n)
-    seen = forecast(pipeline.k, n, ranks)
-    looks = sizes[None] / (float(pipeline.sensitivity) * (1 if pipeline.monotonic else 2))
-
-    def right(is_set: bool, epsilon: float) -> float:
-        """The share of right winners, chosen as a set or ranked with this ε."""
-        as_set, ranked = seen.precisions(looks, np.array([epsilon]), epsilon / pipeline.k)
-        return float(as_set[0, 0] if is_set else ranked[0])
-
-    route: RankedRoute | JointRoute | PaperRoute = pipeline.route
+    seen, route = forecast(pipeline.k, n, ranks), pipeline.route
     if pipeline.looking is not None:
         rule = pipeline.looking.rule(n)
         looked = seen.counts_at(sizes[None], rule.ranks)
         route = pipeline.looking.routes[int(rule.decide(looked)[0])]
-    share = route.selection.epsilon / pipeline.epsilon
-    precision = right(route.name == "joint", float(route.selection.epsilon))
-    ranked = right(False, float(pipeline.epsilon) / 2)
-    safe = None
-    if right(True, CAUTION * _MOST_EPSILON / 4) >= _SAFE:
-        safe = _least(lambda epsilon: right(True, CAUTION * float(epsilon / 4)) >= _SAFE)
-    return Outlook(route.name, share, precision, ranked, safe, route)
+    looks = sizes[None] / (float(pipeline.sensitivity) * (1 if pipeline.monotonic else 2))
+    epsilon = float(route.selection.epsilon)
+    as_set, ranked = seen.precisions(looks, np.array([epsilon]), epsilon / pipeline.k)
+    return route, float(as_set[0, 0] if route.name == "joint" else ranked[0])
 
 
 def _by_rank(counts: Sizes, n: int) -> tuple[tuple[int, ...], Floats]:
@@ -125,7 +90,9 @@ def _least(is_enough: Callable[[Fraction], bool]) -> Fraction:
     low, high = Fraction(1), Fraction(1)
     while not is_enough(high):
         low, high = high, 2 * high
-    while low > _LEAST_EPSILON and is_enough(low):
+    while is_enough(low):
+        if low < _LEAST_EPSILON:
+            raise ValueError("error must be smaller: even ε = 10^-9 has no more than this one")
         low /= 2
     while _round_up(low) < high and high - low > high / 10**_DIGITS / 2:
         middle = (low + high) / 2
@@ -147,7 +114,7 @@ BASELINE = "baseline"
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What one method will do with this ε.
+    """The errors to expect of one method with this ε.
 
     `error` is the root of the mean squared error of each estimate where winners are clear, and
     `close_error` where they are hard to tell from losers: None where it may be anything. The
@@ -176,11 +143,8 @@ class Plan(Table):
         What to expect of each method.
     k, split, monotonic, select
         What was asked of `dpgap.plan`.
-    outlook
-        What follows for sizes that were stated: the route that the best method would take, and
-        the ε from which choosing a set is safe.
-    max_items, items_per_unit
-        What was asked about the reach of a unit.
+    max_items
+        The most items that a unit counts for, if that is bounded.
 
     >>> expected = plan(k=10, epsilon=1, method="best")
     >>> expected.error == expected["best"].error
@@ -192,9 +156,7 @@ class Plan(Table):
     split: Fraction | None
     monotonic: bool
     select: str
-    outlook: Outlook | None = None
     max_items: int | None = None
-    items_per_unit: float | None = None
 
     def __getitem__(self, method: str) -> Expected:
         """The row of a method."""
@@ -216,25 +178,17 @@ class Plan(Table):
         same = "counts that all move in the same direction"
         kind = same if self.monotonic else "answers of any kind"
         split = "" if self.split is None else f", {readable(self.split)} of ε for selecting"
-        told = "" if self.outlook is None else f" {self.outlook}"
+        told = ""
+        if self.max_items is not None:
+            many = "1 item" if self.max_items == 1 else f"{self.max_items} items"
+            told = (
+                f" A unit counts for at most {many}: what units have beyond that is dropped, and "
+                "counts shrink accordingly. The errors do not include that loss; it is 0 only if "
+                "no unit has more."
+            )
         return (
             f"For k = {self.k}, {kind}{split} ({self.select}). Errors are standard errors of each "
-            f"estimate: where winners are clear, and in a close race.{told}{self._cutting()} "
-            "Nothing has been spent."
-        )
-
-    def _cutting(self) -> str:
-        """What it does to counts that a unit's items beyond the first few are dropped."""
-        if self.max_items is None:
-            return ""
-        kept = "what units have beyond that is dropped, and counts shrink accordingly"
-        if self.items_per_unit is not None:
-            share = min(1.0, self.max_items / self.items_per_unit)
-            kept = f"of all counts at most {100 * share:.0f} % are left after that"
-        many = "1 item" if self.max_items == 1 else f"{self.max_items} items"
-        return (
-            f" A unit counts for at most {many}: {kept}. The errors do not include that loss; "
-            "it is 0 only if no unit has more."
+            f"estimate: where winners are clear, and in a close race.{told} Nothing has been spent."
         )
 
     def columns(self) -> dict[str, Sequence[Any]]:
@@ -246,8 +200,8 @@ class Plan(Table):
             "95% ±": [row.half_width for row in self.rows],
             "selection noise": [row.selection_noise for row in self.rows],
         }
-        if self.outlook is not None:
-            shares = (row.precision for row in self.rows)
+        shares = [row.precision for row in self.rows]
+        if any(shares):
             shown["right"] = [None if it is None else f"{100 * it:.1f} %" for it in shares]
         return shown
 
@@ -265,7 +219,6 @@ def plan(
     counts: "Sizes | None" = None,
     items: int | None = None,
     max_items: int | None = None,
-    items_per_unit: float | None = None,
     **facts: Unpack[Facts],
 ) -> Plan:
     """The error to expect for this `epsilon`, or the ε that a wanted `error` takes.
@@ -297,9 +250,6 @@ def plan(
     max_items
         The most items that a unit counts for, if that is bounded: then there is one more method,
         "histogram". Those beyond are dropped.
-    items_per_unit
-        With `max_items`: how many items a unit has on average, from public knowledge. It tells how
-        much of the counts is left.
     {options}
 
     >>> print(plan(k=10, epsilon=0.7, monotonic=True))  # doctest: +ELLIPSIS
@@ -318,13 +268,11 @@ def plan(
     claimed, split = dict[str, Any](facts), facts.get("split")
     top = one_of("select", select, ("top-k", "above")) == "top-k"
     reach = None if max_items is None else positive_integer("max_items", max_items)
-    if items_per_unit is not None and (reach is None or not items_per_unit >= 1):
-        raise ValueError("items_per_unit must be at least 1, and goes with max_items")
     bounded = () if reach is None else (HISTOGRAM,)
     known = (*(METHODS if top else ABOVE_METHODS), *bounded, BASELINE)
     methods = known if method is None else (one_of("method", method, known),)
     if (epsilon is None) == (error is None):
-        raise ValueError("give either epsilon or error: one of them, and not both")
+        raise ValueError("state either epsilon or error, and not both")
     count = positive_integer("k", k)
     if boolean("adaptive", adaptive) and top:
         raise ValueError("adaptive must be False unless select='above'")
@@ -336,7 +284,7 @@ def plan(
         if name == HISTOGRAM:
             own = {given: own[given] for given in ("sensitivity", "grid") if given in own}
             histogram = NoisyHistogram(whole, reach=reach or 1, **own)
-            found = HistogramRoute(histogram, count).expectation()
+            found = HistogramRoute(histogram, Wanted(count)).expectation()
         else:
             own = {"method": "paper" if name == BASELINE else name, **claimed}
             made: MeasuredTopK | MeasuredAbove = (
@@ -350,8 +298,8 @@ def plan(
                 half = made.measurement.half_width(count, 0.95)
                 found = Expectation(alone, alone, half, found.selection_noise)
             elif counts is not None and name != "paper" and isinstance(made, MeasuredTopK):
-                stated = outlook_for(made, counts, items)
-                found, precision = stated.taken.expectation(), stated.precision
+                route, precision = foreseen(made, counts, items)
+                found = route.expectation()
         row = Expected(name, whole, *found, precision)
         if name == "best" and reach is not None and split is None:
             row = min(expected(HISTOGRAM, whole), row, key=lambda each: each.error)
@@ -362,12 +310,9 @@ def plan(
         if error is None:
             whole = positive_rational("epsilon", epsilon)
         else:
-            wanted, of = float(positive_rational("error", error)), partial(expected, name)
+            wanted, of = positive_rational("error", error), partial(expected, name)
             whole = _least(lambda given: of(given).error <= wanted)  # noqa: B023
         rows.append(expected(name, whole))
-    outlook = None
-    if counts is not None:
-        outlook = outlook_for(MeasuredTopK(count, rows[0].epsilon, **facts), counts, items)
     share = None if split is None else positive_rational("split", split)
     same_way = boolean("monotonic", facts.get("monotonic", False))
-    return Plan(tuple(rows), count, share, same_way, select, outlook, reach, items_per_unit)
+    return Plan(tuple(rows), count, share, same_way, select, reach)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.linear import blue_variance
 from dpgap.exact.grid import Grid
 from dpgap.exact.reals import Floats, require_scale
-from dpgap.mechanisms.histogram import NoisyHistogram
+from dpgap.mechanisms.histogram import NoisyHistogram, Wanted
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint, Laplace
@@ -37,31 +37,13 @@ from dpgap.question import HISTOGRAM, Question
 from dpgap.releases.drawn import Measuring, ReadOff
 from dpgap.releases.release import Measured, MechanismUsed, TableRelease
 
-
-class TopKClaims(Claims, Protocol):
-    """What every route is told besides: how many winners, and the share of ε that selects."""
-
-    @property
-    def k(self) -> int: ...
-    @property
-    def split(self) -> Fraction | None: ...
-
-
 Looked = tuple[tuple[int, float], ...]
 """Ranks that were looked at, and what was measured there."""
 
 
-class Pipeline(Protocol):
-    """What a release says of the pipeline that made it."""
-
-    @property
-    def epsilon(self) -> Fraction: ...
-    @property
-    def method(self) -> str: ...
-
-
 def build(
-    own: Pipeline,
+    epsilon: Fraction,
+    method: str,
     steps: tuple[tuple[str, Any], ...],
     winners: Winners,
     values: Floats,
@@ -83,13 +65,13 @@ def build(
     told: dict[str, Any] = {
         **winners._asdict(),
         **found._asdict(),
-        "epsilon": own.epsilon,
-        "promise": winners.promise._replace(epsilon=own.epsilon),
+        "epsilon": epsilon,
+        "promise": winners.promise._replace(epsilon=epsilon),
         "mechanisms": tuple([MechanismUsed.of(by) for _, by in steps]),
         "measurements": values,
-        "spent": own.epsilon if spent is None else spent,
+        "spent": epsilon if spent is None else spent,
         "rounding": Grid(grid).rounding,
-        "method": own.method,
+        "method": method,
         "route": route,
         "looked": looked,
         "parts": () if route is None else tuple([(step, by.epsilon) for step, by in steps]),
@@ -133,7 +115,7 @@ def build(
 
 
 class Expectation(NamedTuple):
-    """What estimates will be off by, and what the selection tells apart; whatever the data."""
+    """The errors to expect of estimates, and the noise of the selection; whatever the data are."""
 
     error: float
     """The root of the mean squared error of each estimate, winners being clear."""
@@ -193,7 +175,8 @@ class TwoSteps:
         values = route.measurement.lengths(drawn.values)
         winners = route.selection.winners(drawn.chosen)
         return build(
-            self,
+            self.epsilon,
+            self.method,
             steps if look else steps[1:],
             winners,
             values,
@@ -206,7 +189,7 @@ class TwoSteps:
         )
 
     def spent(self, chosen: Any, found: int) -> Fraction | None:
-        """What it came to where so many were found; None where that is all of ε."""
+        """The ε that was spent if so many were found; None if it is all of ε."""
         return None
 
 
@@ -226,7 +209,7 @@ class SelectThenMeasure(TwoSteps, Generic[S, M]):
     """What measures; None where all winners are measured together."""
 
     @classmethod
-    def of(cls, own: TopKClaims, to_select: Fraction, to_measure: Fraction) -> Self:
+    def of(cls, own: Claims, to_select: Fraction, to_measure: Fraction) -> Self:
         """The route with these parts of ε."""
         selection = cls.select(
             own.k,
@@ -248,7 +231,7 @@ class SelectThenMeasure(TwoSteps, Generic[S, M]):
 
     @property
     def epsilon(self) -> Fraction:
-        """What both steps cost at most."""
+        """The most that both steps cost."""
         return self.selection.epsilon + self.measurement.epsilon
 
 
@@ -336,27 +319,23 @@ class HistogramRoute:
     """All items measured at once; the largest k, or those at or above a line, are read off."""
 
     histogram: NoisyHistogram
-    k: int | None
-    line: int | None = None
-    """In steps; None where the largest are looked for among known items."""
+    wanted: Wanted
     delta: Fraction | None = None
     """Where items are unknown, the chance that is left for an item of one unit alone."""
     method: str = HISTOGRAM
 
     @property
     def epsilon(self) -> Fraction:
-        """What it costs."""
+        """The cost of a release."""
         return self.histogram.epsilon
 
     def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged."""
-        return self.histogram.prepare(
-            answers, labels, k=self.k, at_least=self.line, delta=self.delta
-        )
+        return self.histogram.prepare(answers, labels, self.wanted, self.delta)
 
     def draw_paid(self, candidates: Candidates) -> Measuring[ReadOff]:
         """Read off the largest; the caller has paid."""
-        return Measuring(self.histogram.draw_paid(candidates, k=self.k, at_least=self.line))
+        return Measuring(self.histogram.draw_paid(candidates, self.wanted))
 
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def build(self, drawn: Measuring[ReadOff], question: Question | None = None) -> Measured:
@@ -365,8 +344,8 @@ class HistogramRoute:
         values = histogram.lengths(read_off)
         found = EstimatedWinners.plain(values, histogram.error_of(read_off))
         winners = Winners(read_off.indices, read_off.labels, np.empty(0), None, histogram.promise)
-        steps = (("measure", histogram),)
-        return build(self, steps, winners, values, found, question=question, route=HISTOGRAM)
+        told = (("measure", histogram),), winners, values, found
+        return build(self.epsilon, self.method, *told, question=question, route=HISTOGRAM)
 
     def expectation(self) -> Expectation:
         """Which errors to expect: those of the noise, in any race."""
@@ -400,18 +379,18 @@ class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
 
 
 def histogram_route(asked: Question, answers: PrivateCounts) -> HistogramRoute:
-    """What reads the answer off a histogram of all items."""
+    """The route that reads the answer off a noisy histogram of all items."""
     reach, sensitivity = answers.reach or 1, answers.sensitivity
     histogram = NoisyHistogram(asked.epsilon, reach=reach, sensitivity=sensitivity)
     line = None if asked.threshold is None else Grid(None).up(asked.threshold / answers.step)
     if not answers.unknown:
-        return HistogramRoute(histogram, asked.k, line, method=asked.method)
+        return HistogramRoute(histogram, Wanted(asked.k, line), method=asked.method)
     line = max(histogram.line_for(asked.delta), line or 0)
-    return HistogramRoute(histogram, asked.k, line, asked.delta, asked.method)
+    return HistogramRoute(histogram, Wanted(asked.k, line), asked.delta, asked.method)
 
 
 def unknown_route(asked: Question, answers: PrivateCounts) -> HistogramRoute | HybridRoute:
-    """What finds unknown items: the route with the lower line."""
+    """The route that finds unknown items: of two, the one with the lower line."""
     if answers.reach is None:
         raise ValueError("max_items must be given where domain is None")
     read_off = histogram_route(asked, answers)
@@ -419,11 +398,12 @@ def unknown_route(asked: Question, answers: PrivateCounts) -> HistogramRoute | H
         return read_off
     share, whole = asked.split or Fraction(1, 2), asked.epsilon_of_a_group
     facts: dict[str, Any] = {"monotonic": answers.monotonic, "sensitivity": answers.sensitivity}
-    line = HybridTopK.line_for(asked.k, share * whole, asked.delta, reach=answers.reach, **facts)
+    hybrid = HybridTopK(0, asked.k, share * whole, **facts)
+    line = hybrid.line_for(asked.delta, answers.reach)
     if read_off.histogram.line_for(asked.delta) <= line:
         return read_off
     if asked.threshold is not None:
         line = max(line, Fraction(Grid(None).up(asked.threshold / answers.step)))
-    selection = HybridTopK(line, asked.k, share * whole, **facts)
+    selection = replace(hybrid, threshold=line)
     kind: type[Joint] = CountHull if answers.monotonic else Cube
     return HybridRoute(selection, kind.after(selection, (1 - share) * whole))

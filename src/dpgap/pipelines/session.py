@@ -40,19 +40,19 @@ Answered = Answer | Total
 
 
 class ItemTopK(Bounds, TopK, total=False):
-    """What the largest can be asked with, in a session."""
+    """Options of `Session.top_k`."""
 
 
 class ItemAbove(Bounds, Above, total=False):
-    """What those above a threshold can be asked with, in a session."""
+    """Options of `Session.above`."""
 
 
 class UnitsAsked(Filtered, Paid, total=False):
-    """What the number of units can be asked with, in a session."""
+    """Options of `Session.count`."""
 
 
 class TotalAsked(Amounts, Filtered, Paid, total=False):
-    """What a total can be asked with, in a session."""
+    """Options of `Session.total`."""
 
 
 @public
@@ -104,7 +104,7 @@ class Session:
         decimal: str = ".",
     ) -> None:
         if (epsilon is None) == (account is None):
-            raise TypeError("give either epsilon or account: one of them, and not both")
+            raise TypeError("state either epsilon or account, and not both")
         if account is not None and delta:
             raise TypeError("delta must be left out with an account, which has its own")
         self._purse = None if epsilon is None else InMemoryBudget(granted(epsilon, delta))
@@ -254,7 +254,7 @@ class Session:
         return f"<session: {len(self.releases)} releases, {self._came_to()[:-1]}>"
 
     def close(self) -> None:
-        """Let go of what engines keep. What was released stays."""
+        """Free memory and connections. The session can still be asked, and asking still costs ε."""
         while self._counted:
             self._counted.pop()[1].close()
 
@@ -270,7 +270,7 @@ def _epsilon(value: Fraction) -> str:
 
 
 def _is_same(one: object, other: object) -> bool:
-    """Whether two arguments say the same. A frame is the same only as itself."""
+    """Whether two arguments are equal. Frames compare by identity."""
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         # To Python 1 and True are equal.
         return [(type(each), each) for each in one] == [(type(each), each) for each in other]

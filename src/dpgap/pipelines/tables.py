@@ -23,7 +23,6 @@ from dpgap.data.domain import kind_of_label, text_of
 from dpgap.data.private_counts import CountsByGroup, PrivateCounts, errors_without_answers
 from dpgap.exact.parameters import Rational, boolean
 from dpgap.mechanisms.histogram import NoisyHistogram
-from dpgap.mechanisms.sparse_vector import Stream
 from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK, Paying
 from dpgap.pipelines.routes import HistogramRoute, HybridRoute, histogram_route, unknown_route
 from dpgap.printable import DocumentError
@@ -61,7 +60,7 @@ Pipeline = MeasuredTopK | MeasuredAbove | HistogramRoute | HybridRoute
 
 
 def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
-    """What answers a question: of several ways, the one with the least error to expect.
+    """The pipeline that answers a question: of those that can, the one with the least error.
 
     The groups that a unit counts in share ε. What is read off a histogram of all groups together
     needs no sharing.
@@ -131,8 +130,7 @@ def answer(
         for each in by_group.values():
             if isinstance(pipeline, MeasuredAbove):
                 chunks = resources.enter_context(closing(each.shuffled()))
-                stream = Stream.on_grid(each, chunks, pipeline.selection.grid)
-                prepared.append(pipeline.prepare(stream))
+                prepared.append(pipeline.prepare(each, None, chunks))
             else:
                 prepared.append(pipeline.prepare(each, None))
         request = Request(
@@ -153,7 +151,7 @@ def answer(
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """A question and what answers it; all of it is public."""
+    """A question and the pipeline that answers it; both are public."""
 
     question: Question
     pipeline: Pipeline | NoisyHistogram
@@ -162,7 +160,7 @@ class Answering:
 
     @classmethod
     def of(cls, asked: Question, answers: Counted) -> "Answering":
-        """What answers a question of these counts; it may be refused."""
+        """Choose the pipeline for a question about these counts, or refuse the question."""
         if asked.is_of_all:
             if asked.kind == "count" and asked.neighbours is Neighbours.REPLACE:
                 raise ValueError(
@@ -251,19 +249,19 @@ def _named(label: Any) -> tuple[str, str]:
 
 
 class TableTopK(CountOptions, TopK, Paying, total=False):
-    """What the largest of a table can be asked with."""
+    """Options of `top_k`."""
 
 
 class TableAbove(CountOptions, Above, Paying, total=False):
-    """What those above a threshold can be asked with."""
+    """Options of `above`."""
 
 
 class TableCount(OfAll, Paying, total=False):
-    """What the number of all units can be asked with."""
+    """Options of `count`."""
 
 
 class TableTotal(Amounts, OfAll, Paying, total=False):
-    """What a total can be asked with, beside its column and its cap."""
+    """Options of `total`, beside its column and its cap."""
 
 
 @overload

@@ -5,14 +5,14 @@
 - `prove_every` does it for every number of answers, for a stream that is written as one step.
 - `check` does the same at one point, in exact fractions. `search` does it at many points that
   Hypothesis makes up.
-- `audit` needs no alignment, nor anything else but a function: it searches for an event that tells
-  neighbours apart, and bounds ε from below by samples of the real thing.
+- `audit` needs no alignment, only a function: it searches for an event with different
+  probabilities on neighbours, and computes a lower bound on ε from samples.
 
 Guides are in docs/prove-your-own.md and docs/audit-others.md.
 
-Four rooms: `checker` judges alignments, `every` does so for every number of answers, `auditing`
-samples, `mutants` holds mechanisms that must be refuted. `cases` lists everything there is to prove
-and to audit; `audit` is the search for what a function of one's own gives away.
+`checker` judges alignments, `every` does so for every number of answers, `auditing` takes samples,
+`mutants` has mechanisms that must be refuted. `cases` lists everything there is to prove and to
+audit; `audit` audits any function.
 `mutants` may import `auditing` and `every`, and these `checker`; none the other way. All may import
 `mechanisms` and what is below.
 """

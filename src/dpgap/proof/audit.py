@@ -1,11 +1,11 @@
-"""Is it as private as it says? An audit of any function from answers to an output.
+"""An audit of any function from answers to an output: is it as private as it claims?
 
-Nothing else need be known of it: not how it works, nor what would give it away. Some of
-the calls go into a search, for neighbouring answers and for an event that tells them apart. Then
-one hypothesis is left, and the others, fresh calls, test it. So the level is right however long
-the search was.
+The audit knows nothing else about the function. Six in ten of its calls search for a pair of
+neighbouring answers, and for an event that is much more likely on one of them. Then one hypothesis
+is left, and the other calls, which are new, test it. So the level is right however long the search
+was.
 
-What is not rejected is not proved. An audit sees leaks that happen often enough to be counted.
+"Not rejected" is not a proof. An audit sees leaks that happen often enough to be counted.
 """
 
 import time
@@ -24,45 +24,42 @@ from dpgap.proof.checker.proving import stated
 __all__ = ["AuditResult", "audit", "frequency", "lower_bound"]
 
 _FEWEST = 2_000
-_SEARCHING = 0.6
-"""The share of calls that search; the others test."""
+_SHARE_THAT_SEARCHES = 0.6
 _AT_ONCE = 50_000
 _IN_A_ROW = 8
 _HITS = 100
-"""So often must an event happen in the test, as a rule, to be seen."""
+"""As a rule, a test sees an event that happens at least so often."""
 _FLOATS = "This is a floating-point leak: low bits of a float tell what it was computed from.\n"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AuditResult:
-    """What an audit found: one event, counted on answers and on a neighbour in fresh calls.
+    """What an audit found: one event, counted on answers and on a neighbour in new calls.
 
     Attributes
     ----------
     epsilon, delta
-        What was claimed.
+        The claim.
     lower_bound
-        What ε is at least, given δ, with confidence 1 − level.
+        ε is at least this, given δ, with confidence 1 − level.
     p_value
-        How likely so strong evidence is, at most, if the claim is true.
+        The probability, at most, of evidence so strong if the claim is true.
     hits, hits_neighbour
         How often the event happened on the answers and on the neighbour, in `runs` calls each.
     samples
-        Calls in all.
+        The number of all calls.
     left_out, why_left_out
-        How many pairs of neighbours were left out, because the function refused both of them, and
-        what it said to the first of them, and to the first with large answers.
+        How many pairs of neighbours were left out, because the function refused both of them; and
+        the error of the first of them, and of the first with large answers.
     not_looked_at
         How many numbers and texts of an output were not looked at, because there were too many.
     pairs, sizes, values
-        How many pairs of neighbours were tried; how few answers these have, and how many; the
-        least answer that was tried, and the largest.
-    rising
-        Parts of the output that only ever rose from call to call, as a clock or a counter does.
+        How many pairs of neighbours were tried; the smallest and the largest number of answers in
+        a pair; the smallest and the largest answer.
     in_floats
-        Whether the event is one on bits that real numbers do not have: a floating-point leak.
+        Whether the event is about bits that real numbers do not have: a floating-point leak.
     raised
-        How often it raised what, on answers that it does not refuse. Whoever asked got nothing.
+        How often the function raised which error, on answers that it does not always refuse.
     """
 
     epsilon: float
@@ -83,7 +80,6 @@ class AuditResult:
     pairs: int
     sizes: tuple[int, int]
     values: tuple[Any, Any]
-    rising: tuple[str, ...]
     in_floats: bool
     raised: Mapping[str, int]
     seconds: float = field(compare=False)
@@ -95,23 +91,25 @@ class AuditResult:
 
     def __str__(self) -> str:
         claim = f"ε = {self.epsilon:.4g}" + (f" with δ = {self.delta:.4g}" if self.delta else "")
-        said = f"REJECTED: not {claim}" if self.rejected else f"not rejected: {claim}"
+        verdict = f"REJECTED: not {claim}" if self.rejected else f"not rejected: {claim}"
         few, many = self.sizes
         sizes = _many(many, "answer") if few == many else f"{few} to {many} answers"
         unsaid = (
-            f"This is no proof. It was tried on answers from {self.values[0]} to {self.values[1]}. "
-            "It says nothing of other answers and more of them,\n"
-            f"of what happens less often than about {_many(_HITS, 'time')} in {self.runs:,}, or of "
-            "what is no output: time, memory, logs.\n"
+            "This is no proof: no event was found that refutes the claim, and the one above is the "
+            "most suspicious.\n"
+            "It says nothing about other pairs of answers, about events that happen in fewer than "
+            f"about {_HITS} of {self.runs:,} calls,\n"
+            "or about time, memory and logs, which were not looked at.\n"
         )
         return (
-            f"{said} (p = {self.p_value:.2g}, level {self.level:.2g}). "
-            f"ε is at least {self.lower_bound:.3g}.\n"
+            f"{verdict} (p = {self.p_value:.2g}, level {self.level:.2g}). "
+            f"With confidence {1 - self.level:.8g}, ε is at least {self.lower_bound:.3g}.\n"
             f"{_FLOATS * (self.rejected and self.in_floats)}"
             f"event      {self.event}\n"
-            f"answers    {_spelt(self.answers)}: {self.hits:,} times in {self.runs:,}\n"
-            f"neighbour  {_spelt(self.neighbour)}: {self.hits_neighbour:,} times in {self.runs:,}\n"
-            f"tried      {_many(self.pairs, 'pair')} of {sizes}\n"
+            f"answers    {_spelt(self.answers)}: in {self.hits:,} of {self.runs:,} calls\n"
+            f"neighbour  {_spelt(self.neighbour)}: in {self.hits_neighbour:,} of {self.runs:,}\n"
+            f"tried      {_many(self.pairs, 'pair')} of neighbours, with {sizes} from "
+            f"{self.values[0]} to {self.values[1]}\n"
             f"{self._omissions()}"
             f"{unsaid * (not self.rejected)}"
             f"{self.samples:,} calls in {self.seconds:.1f} s"
@@ -120,17 +118,15 @@ class AuditResult:
     __repr__ = __str__
 
     def _omissions(self) -> str:
-        pairs = f"left out   {_many(self.left_out, 'pair')} of answers: {self.why_left_out}\n"
-        parts = f"left out   {_many(self.not_looked_at, 'part')} of the output, of too many\n"
-        rising = "".join(
-            f"warning    {path} only rises, as a clock or a counter does: audit without it\n"
-            for path in self.rising
+        pairs = f"left out   {_many(self.left_out, 'pair')}, refused: {self.why_left_out}\n"
+        parts = (
+            f"left out   {_many(self.not_looked_at, 'value')} of the output: there are too many\n"
         )
         raised = "".join(
             f"raised     {name} in {times:,} calls: the user gets an error and no answer\n"
             for name, times in self.raised.items()
         )
-        return pairs * bool(self.left_out) + parts * bool(self.not_looked_at) + raised + rising
+        return pairs * bool(self.left_out) + parts * bool(self.not_looked_at) + raised
 
 
 def _many(count: int, thing: str) -> str:
@@ -138,10 +134,10 @@ def _many(count: int, thing: str) -> str:
 
 
 def _spelt(answers: Answers) -> str:
-    """The answers; many equal ones in a row as one and their number."""
+    """The answers; many equal ones in a row as `answer × count`."""
     runs = [(each, len(list(same))) for each, same in groupby(answers)]
-    said = (f"{each} × {n}" if n > _IN_A_ROW else ", ".join([str(each)] * n) for each, n in runs)
-    return f"[{', '.join(said)}]"
+    words = (f"{each} × {n}" if n > _IN_A_ROW else ", ".join([str(each)] * n) for each, n in runs)
+    return f"[{', '.join(words)}]"
 
 
 def audit(
@@ -160,41 +156,42 @@ def audit(
     bits: bool = True,
     progress: Callable[[int], object] = lambda calls: None,
 ) -> AuditResult:
-    """Search for neighbours and an event that refute ε, and test them on fresh calls.
+    """Search for neighbours and an event that refute ε, and test them on new calls.
 
     Parameters
     ----------
     function
         Takes a list of answers and returns an output: numbers, words, or lists, mappings and
-        dataclasses of them, or a release, of which the document is looked at. To raise is an
-        output, too, and so is a warning. Or a mechanism as `prove` takes it, with
-        `run(answers, noise)`; many of its runs are then taken together. Calls must be independent.
+        dataclasses of them, or a release, of which the audit reads the document. An exception is
+        an output, too, and so is a warning. Or a mechanism as `prove` takes it, with
+        `run(answers, noise)`; runs on the same path are then computed together. Calls must be
+        independent.
     epsilon, delta
-        What is claimed. A mechanism may say it itself, also if `function` is a method of it; so
-        it may say `monotonic`, `sensitivity` and `reach`.
+        The claim. By default ε is the attribute of the mechanism, also if `function` is a method
+        of it; and so are `monotonic`, `sensitivity` and `reach`.
     samples
-        How many calls in all. Six in ten search, the others test.
+        The number of all calls. Six in ten search, the others test.
     level
-        How often a function that keeps its promise may be rejected.
+        The probability, at most, that a function that keeps its promise is rejected.
     monotonic
-        Whether all answers move one way together, as counts do.
+        Whether all answers move in one direction together, as counts do.
     sensitivity
         How far one answer can move.
     reach
         How many sensitivities all answers together can move; without it, each can move by one.
     neighbours
-        Pairs of answers to try in place of the built-in ones. That the function refuses one of
-        two is an output; if it refuses both, the pair is left out.
+        Pairs of answers to try in place of the built-in ones. If the function refuses one of the
+        two, this is an output; if it refuses both, the pair is left out.
     event
-        What to look at in place of everything: whether this is true of an output.
+        A function of the output that is true or false: the only event that is tested.
     batch
         Whether the function is called with the answers and a number of runs, and returns as many
         outputs.
     bits
-        Whether to look at the lowest bit and the exponent of numbers, too: noise that was added in
-        floats, or in steps of two, shows there which answer it was added to.
+        Whether to look at the lowest bit and the exponent of numbers, too: they show which answer
+        noise was added to, if this was done in floats or in steps of two.
     progress
-        Is told how many calls were made, again and again.
+        Is called with the number of calls so far, again and again.
 
     >>> import secrets
     >>> def answered(answers):  # the truth, three times in four: ε is log 3
@@ -216,7 +213,7 @@ def audit(
         raise ValueError(f"samples must be at least {_FEWEST:,}")
     if not 0 < level < 1:
         raise ValueError("level must be between 0 and 1")
-    to_search = int(_SEARCHING * most)
+    to_search = int(_SHARE_THAT_SEARCHES * most)
     calls = Calls(function, event, batch, bits, progress)
     tried = (
         searching.neighbours_to_try(
@@ -233,7 +230,7 @@ def audit(
         else searching.taken(calls, ((tuple(one), tuple(other)) for one, other in neighbours), most)
     )
     if not tried.pairs:
-        raise ValueError(f"the function took none of the answers that were tried: {tried.reason}")
+        raise ValueError(f"the function refused all answers that were tried: {tried.reason}")
     found = searching.search(calls, tried.pairs, to_search, claimed, allowed)
     runs = (most - to_search) // 2
     pair = found.answers, found.neighbour
@@ -263,7 +260,6 @@ def audit(
         len(tried.pairs),
         (min(sizes), max(sizes)),
         (min(values), max(values)),
-        tuple(sorted(calls.rising)),
         found.event.in_floats,
         dict(calls.raised),
         time.perf_counter() - start,

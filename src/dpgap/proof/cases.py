@@ -48,18 +48,14 @@ from dpgap.proof.mutants import (
     audit_mutant,
     catalogue,
     with_any_margins,
+    with_any_threshold,
 )
 from dpgap.question import Question, read_wanted
 
 DOCUMENT, PROGRAM = "document", "program"
 _SAMPLES = {DOCUMENT: 20_000, PROGRAM: 200_000}
 
-_TOP_K_ANSWERS = 4
-_STREAM_ANSWERS = 4
-_LONGER_ANSWERS = 3
-_LINED_ANSWERS = 3
-_SET_ANSWERS = 3
-_ONE_SIDED_ANSWERS = 3
+_MOST_ANSWERS, _WITH_MANY_PATHS = 4, 3
 
 
 @lru_cache(maxsize=1)
@@ -248,29 +244,29 @@ def shipped() -> Iterator[Case]:
     """
     hull = CountHull(1, monotonic=True)
     measurements = ((Cube(1), GENERAL), (Laplace(1), GENERAL), (hull, RISING), (hull, FALLING))
-    for n in range(_TOP_K_ANSWERS, 0, -1):  # the cube's largest case is the longest: it goes first
+    for n in range(_MOST_ANSWERS, 0, -1):  # the cube's largest case is the longest: it goes first
         for measurement, neighbours in measurements:
             yield _of_few(measurement, n, n, neighbours, neighbours)
-    for n, reach in _sizes(_TOP_K_ANSWERS):
+    for n, reach in _sizes(_MOST_ANSWERS):
         yield _of_few(NoisyHistogram(1, reach=reach), n, n, GENERAL, f"reach {reach}", ties=True)
     for neighbours in DIRECTIONS:
-        for n, k in ((n, k) for n, k in _sizes(_SET_ANSWERS) if k < n):
+        for n, k in ((n, k) for n, k in _sizes(_WITH_MANY_PATHS) if k < n):
             joint = JointTopK(k, 1, monotonic=neighbours != GENERAL)
             yield _of_few(joint, n, k, neighbours, f"exponential, {neighbours}")
     yield from _cut_by_a_line()
     for noise, neighbours in product(NOISES, DIRECTIONS):
         if noise in REAL_NOISES:
             given: dict[str, Any] = {"monotonic": neighbours != GENERAL, "noise": noise}
-            most = _ONE_SIDED_ANSWERS if noise == "exponential" else _TOP_K_ANSWERS
+            most = _WITH_MANY_PATHS if noise == "exponential" else _MOST_ANSWERS
             variant = f"{noise}, {neighbours}"
             for n, k in _sizes(most):
                 yield _of_few(NoisyTopK(k, 1, **given), n, k, neighbours, variant)
             for n in range(1, most + 1):
                 yield _of_few(NoisyMax(1, **given), n, 1, neighbours, variant)
-        yield from _streams(SparseVector, noise, neighbours, _STREAM_ANSWERS)
-        yield from _streams(AdaptiveSparseVector, noise, neighbours, _STREAM_ANSWERS)
+        for stream in (SparseVector, AdaptiveSparseVector):
+            yield from _streams(stream, noise, neighbours, _MOST_ANSWERS)
         for more in ({"drain": True}, {"branches": 3}, {"branches": 3, "drain": True}):
-            yield from _streams(AdaptiveSparseVector, noise, neighbours, _LONGER_ANSWERS, **more)
+            yield from _streams(AdaptiveSparseVector, noise, neighbours, _WITH_MANY_PATHS, **more)
 
 
 def _of_few(
@@ -283,19 +279,16 @@ def _of_few(
 
 def _cut_by_a_line() -> Iterator[Case]:
     """Hybrid Top-K with any line; where k is larger than n, the line always cuts."""
-    for neighbours, n in product(DIRECTIONS, range(1, _LINED_ANSWERS + 1)):
+    for neighbours, n in product(DIRECTIONS, range(1, _WITH_MANY_PATHS + 1)):
         for k in range(1, n + 2):
             hybrid = HybridTopK(0, k, 1, monotonic=neighbours != GENERAL)
-            any_line = partial(_with_any_line, hybrid)
-            yield _of_few(hybrid, n, k, neighbours, f"exponential, {neighbours}", any_line)
-    for n, k in _sizes(_LINED_ANSWERS):
-        line = HybridTopK.line_for(k, 1, Fraction(1, 10**6), reach=n)
-        lone = partial(proving.check_lone_items, HybridTopK(line, k, 1, monotonic=True), n, reach=n)
+            family = partial(with_any_threshold, hybrid)
+            yield _of_few(hybrid, n, k, neighbours, f"exponential, {neighbours}", family)
+    for n, k in _sizes(_WITH_MANY_PATHS):
+        hybrid = HybridTopK(0, k, 1, monotonic=True)
+        line = hybrid.line_for(Fraction(1, 10**6), n)
+        lone = partial(proving.check_lone_items, replace(hybrid, threshold=line), n, reach=n)
         yield Case(HybridTopK.__name__, SHIPPED, "δ of unknown items", n, k, lone)
-
-
-def _with_any_line(hybrid: HybridTopK, unknown: Callable[[str], Any]) -> HybridTopK:
-    return altered(hybrid, threshold=unknown("threshold"))
 
 
 def _sizes(most: int) -> list[tuple[int, int]]:

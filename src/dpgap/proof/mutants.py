@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from dpgap.exact.bits import Bits
-from dpgap.exact.laws import GeometricNoise, LaplaceNoise, Law, RealLaw, Scalar
+from dpgap.exact.laws import GeometricNoise, LaplaceNoise, Law, Scalar
 from dpgap.exact.parameters import altered
 from dpgap.exact.reals import Integers
 from dpgap.mechanisms.histogram import NoisyHistogram
@@ -193,15 +193,16 @@ TWO, FOUR, EIGHT = map(laplace, (2, 4, 8))
 _NODES, _REACH = 24, 45
 
 
-def integrate(given: Callable[[Any], Any], law: RealLaw) -> float:
-    """The mean of `given` over noise whose density is smooth between whole numbers.
+def integrate(given: Callable[[Any], Any], law: LaplaceNoise) -> float:
+    """The mean of `given` over Laplace noise, whose density is smooth between whole numbers.
 
     Gauss–Legendre nodes between these; tails are cut off where they are below 1e-19.
     """
     places, weights = np.polynomial.legendre.leggauss(_NODES)
-    reach = int(_REACH * law.scale)
+    scale = float(law.scale)
+    reach = int(_REACH * scale)
     points = (np.arange(-reach, reach)[:, None] + (places + 1) / 2).ravel()
-    values = law.density(points) * given(points)
+    values = np.exp(-np.abs(points) / scale) / (2 * scale) * given(points)
     return float((values.reshape(-1, _NODES) @ weights / 2).sum())
 
 
@@ -534,10 +535,15 @@ def two_branches(kind: Any = AdaptiveSparseVector, threshold: int = 0) -> Any:
     return altered(made, ways=(top._replace(margin=16), middle))
 
 
-def with_any_margins(stream: SparseVector, unknown: Callable[[str], Scalar]) -> SparseVector:
+def with_any_threshold(mechanism: Any, unknown: Callable[[str], Scalar]) -> Any:
+    """The mechanism with a threshold that is any number."""
+    return altered(mechanism, threshold=unknown("threshold"))
+
+
+def with_any_margins(stream: SparseVector, unknown: Callable[[str], Scalar]) -> Any:
     """The stream with any threshold, and with margins that are any numbers, of any sign."""
     ways = tuple(way._replace(margin=unknown(f"margin{way.number}")) for way in stream.ways)
-    return altered(stream, threshold=unknown("threshold"), ways=ways)
+    return altered(with_any_threshold(stream, unknown), ways=ways)
 
 
 def _reusing(noise: str, shifts: str) -> Any:

@@ -54,7 +54,7 @@ from dpgap.exact.parameters import exact_text
 from dpgap.exact.shells import CubeNoise, HullNoise
 from dpgap.printable import DocumentError
 from dpgap.question import HISTOGRAM, METHODS, Filter, Question, held_fields
-from dpgap.releases.plain import ROUTES, attempted, exact_value, parsed, plain
+from dpgap.releases.plain import attempted, exact_value, parsed, plain
 from dpgap.releases.release import (
     TIME,
     AboveRelease,
@@ -151,7 +151,7 @@ def write_label(label: Any, depth: int = 0) -> Any:
 
 
 def read_label(found: Any, depth: int = 0) -> Any:
-    """The label that JSON has.
+    """The label that `write_label` wrote.
 
     >>> read_label({"tuple": ["fig", {"date": "2024-02-29"}]})
     ('fig', datetime.date(2024, 2, 29))
@@ -216,7 +216,7 @@ class Form(NamedTuple):
     read: Callable[[Any, str], Any]
     """Called with what was found, and where."""
     default: Any = _NEEDED
-    """What a field is that is not there, if it may be left out."""
+    """The value of a field that is absent, if it may be left out."""
 
 
 def _form(
@@ -226,7 +226,7 @@ def _form(
     write: Callable[[Any], Any] = lambda value: value,
     convert: Callable[[Any], Any] = lambda found: found,
 ) -> Form:
-    """A value that JSON has as one of these types; what it was converted to must be right."""
+    """The form of values with these types in JSON; a converted value must be right."""
 
     def read(found: Any, where: str) -> Any:
         is_kind = isinstance(found, kinds) and (kinds is bool or not isinstance(found, bool))
@@ -277,9 +277,7 @@ TEXT = _form(str, "text")
 FLAG = _form(bool, "true or false")
 MOMENT = _form(str, "a time such as 2026-11-15T20:01:02Z", _is_moment)
 POSITIVE = exact(lambda value: 0 < value < 1 << 400, "a number above 0 and below 2^400")
-"""No ε, scale or bound that dpgap draws with comes near the end."""
 LABEL = Form(write_label, lambda found, where: read_label(found))
-"""What an item is called."""
 PARAMETERS = _form(
     dict,
     "an object of text, whole numbers, true, false or null",
@@ -287,7 +285,6 @@ PARAMETERS = _form(
     dict,
     lambda found: tuple(found.items()),
 )
-"""The names and values of the parameters of a mechanism."""
 
 
 def maybe(form: Form, default: Any = None) -> Form:
@@ -326,7 +323,7 @@ def pairs(*forms: Form) -> Form:
 
 
 def parts(forms: Mapping[str, Form], get: Callable[[Any, str], Any] = getitem) -> Form:
-    """An object with just these fields, from what `get` gets them of, and to a dictionary."""
+    """An object with exactly these fields, read as a dictionary; `get` gets a field of a value."""
 
     def write(value: Any) -> dict[str, Any]:
         found = {}
@@ -356,7 +353,7 @@ def parts(forms: Mapping[str, Form], get: Callable[[Any, str], Any] = getitem) -
 
 
 def having(what: str, is_right: Callable[[Any], bool], form: Form) -> Form:
-    """The same form for values that have something."""
+    """The same form with one more condition."""
 
     def read(found: Any, where: str) -> Any:
         value = form.read(found, where)
@@ -405,14 +402,14 @@ _FINEST = Fraction(1, 1 << 100)
 
 
 def _is_drawable(law: Decay) -> bool:
-    """Lengths in steps are bounded by `dpgap.exact.reals.require_scale`; a little more is read."""
+    """Whether dpgap draws from such a law; a little more than `require_scale` allows is read."""
     lengths = (law.scale, getattr(law, "step", law.scale))
     has_lengths = all(_SHORTEST <= length <= 1 / _SHORTEST for length in lengths)
     return has_lengths and _SHORTEST <= getattr(law, "share", 1) <= 1
 
 
 def _are_drawable(errors: GapErrors) -> bool:
-    """The laws of gaps are in the answers' own unit."""
+    """The same for the laws of gaps, which are in the answers' own unit."""
     laws = (errors.threshold_law, *errors.branch_laws)
     return all(_is_drawable(law.scaled(1 / (errors.grid or Fraction(1)))) for law in laws)
 
@@ -455,9 +452,10 @@ _VALUE_LAW = kinds(
     }
 )
 _MEASUREMENT = {"law": having(_DRAWABLE, _is_drawable, _VALUE_LAW), "grid": _STEP}
-_TERMS = each(pairs(real(least=0), whole(0)))
 _SUM = {
-    "terms": having("at most 8 terms", lambda terms: len(terms) <= 8, _TERMS),
+    "terms": having(
+        "at most 8 terms", lambda terms: len(terms) <= 8, each(pairs(real(least=0), whole(0)))
+    ),
     "floored": real(least=0),
     "grid": _STEP,
 }
@@ -622,9 +620,7 @@ def _require(is_so: bool, what: str) -> None:
 
 FORMAT, VERSION = "dpgap release", 1
 SHOWN = ("findings", "guarantee", "interval", "items", "private")
-"""Fields that follow from others, and are not read."""
 BESIDE = ("epsilon_spent", "epsilon_remaining", "exact")
-"""What the command line adds, and is not read."""
 
 
 _HELD: dict[str, Form | Callable[..., Form]] = {
@@ -638,11 +634,10 @@ _HELD: dict[str, Form | Callable[..., Form]] = {
     "whole": whole,
     "word": word,
 }
-"""The forms that a question names for its fields."""
 
 
 def _question() -> Form:
-    """The question, each field as it states itself; its address and columns are left out."""
+    """The form of a question: that of each of its fields but its address and columns."""
     forms, names = {}, {}
     for field, held in held_fields():
         form = _HELD[held.form[0]]
@@ -689,7 +684,7 @@ _MEASURED = {
     "errors": each(ERROR),
     "rounding": real(least=0),
     "method": word(*METHODS, HISTOGRAM),
-    "route": maybe(word(*ROUTES)),
+    "route": maybe(word("joint", "ranked", "paper", HISTOGRAM, "hybrid")),
     "looked": maybe(each(pairs(whole(1), real())), ()),
     "lead": maybe(real(least=0)),
     "parts": maybe(each(pairs(word("look", "select", "measure"), POSITIVE)), ()),
@@ -702,7 +697,7 @@ _ASKED = {"question": _question()}
 
 
 def _answers() -> Form:
-    """The answers for all groups; the question, the time and who paid stand beside them, once."""
+    """The form of the answers for all groups; what they share stands beside them, once."""
     own = {name: form for name, form in (_EVERY | _MEASURED).items() if name != "made"}
 
     def get(answer: TableRelease, name: str) -> Any:
@@ -712,7 +707,7 @@ def _answers() -> Form:
 
 
 def _by_group(read: ReleasesByGroup) -> ReleasesByGroup:
-    """What was read of each answer becomes a release, with the question and time of all groups."""
+    """Make a release of each answer that was read, with the question and time of all groups."""
     answers: Any = read.answers  # dictionaries, so far
     made = []
     for fields in answers:
@@ -752,21 +747,18 @@ def drawn(release: Release) -> dict[str, Any]:
 
 
 def _shown(release: Release) -> dict[str, Any]:
-    """What follows from the rest, for people; what cannot be made is left out."""
+    """The fields in `SHOWN`; one that cannot be made is left out."""
     fields: dict[str, Callable[[], Any]] = {"guarantee": lambda: release.guarantee}
     if isinstance(release, Selected | Total | ReleasesByGroup):
         fields["findings"] = lambda: list(release.findings)
     if isinstance(release, TableRelease):
         fields["private"] = lambda: release.question.is_private
-        fields["items"] = lambda: [
-            {name: finite(cell) for name, cell in (row | {"item": plain(row["item"])}).items()}
-            for row in rows_of(release)
-        ]
+        fields["items"] = lambda: [row | {"item": plain(row["item"])} for row in rows_of(release)]
     elif isinstance(release, Measured | MeasuredValues):
         fields["interval"] = lambda: [
             [*map(finite, ends)] for ends in release.interval().reshape(-1, 2).tolist()
         ]
-    made = {name: attempted(name, make, None) for name, make in fields.items()}
+    made = {name: attempted(name, None, make) for name, make in fields.items()}
     return {name: each for name, each in made.items() if each is not None}
 
 
@@ -792,7 +784,7 @@ def read_release(text: str | bytes) -> Release:
 
 
 def read_archived(text: str) -> Release:
-    """The release that a document from an archive holds, which may be longer than a stranger's."""
+    """The release in a document from an archive, which may have any length."""
     return _read(parsed(text, is_ours=True))
 
 
@@ -804,7 +796,7 @@ def handed_out(text: str) -> str:
     """
     if tells_too_much(text):
         return read_archived(text).to_json()
-    return attempted("document", lambda: read_archived(text).to_json(), text)
+    return attempted("document", text, lambda: read_archived(text).to_json())
 
 
 def _read(content: Mapping[str, Any]) -> Release:

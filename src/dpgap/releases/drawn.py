@@ -68,9 +68,7 @@ class Above(Chosen):
     branches: Integers
     gaps: Integers
     used: int
-    """How many units were used."""
     processed: int
-    """How many answers were gone through."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,10 +77,7 @@ class ReadOff(Chosen):
 
     values: Integers
     line: int | None
-    """The best noisy answer that is not among them, or the line that was stated if none is above.
-
-    None where all are among them, and no line was stated.
-    """
+    """The best noisy answer that is not among them, or the stated line if that is higher."""
     coin: int | None
     """What breaks ties with the best one that is not among them, in 2^24ths; 0 on a stated line."""
 

@@ -23,9 +23,10 @@ _WIDE, _HIGH = 1000, 100
 
 
 class Part(NamedTuple):
-    """One bar: what was spent and what is held, of a limit."""
+    """One bar: what was spent before the days of the page and in them, and what is held."""
 
     name: str
+    before: Fraction
     spent: Fraction
     held: Fraction
     limit: Fraction
@@ -34,7 +35,7 @@ class Part(NamedTuple):
 
     def share(self, value: Fraction) -> float:
         """How long a part of the bar is, in per cent."""
-        whole = max(self.limit, self.spent + self.held) or Fraction(1)
+        whole = max(self.limit, self.before + self.spent + self.held) or Fraction(1)
         return round(float(value / whole) * 100, 2)
 
 
@@ -78,18 +79,19 @@ def _of_datasets(books: "list[Outline]") -> Iterator[Part]:
         for book in table:
             last, before = book.last, book.earlier.last.spent if book.earlier else Fraction(0)
             note = "closed" if last.closed else ""
-            parts.append(Part(last.dataset, last.spent - before, last.reserved, last.total, note))
+            spent = last.spent - before
+            parts.append(Part(last.dataset, before, spent, last.reserved, last.total, note))
         yield from parts
         if len(parts) > 1:
             names = " + ".join(part.name for part in parts)
-            spent, held, limit = (
-                sum(it, Fraction(0)) for it in zip(*(part[1:4] for part in parts), strict=True)
+            before, spent, held, limit = (
+                sum(it, Fraction(0)) for it in zip(*(part[1:5] for part in parts), strict=True)
             )
-            yield Part(names, spent, held, limit, "one table, so they add up")
+            yield Part(names, before, spent, held, limit, "one table, so they add up")
 
 
 def _stated(book: "Outline") -> dict[str, Any]:
-    """What a budget is for."""
+    """The facts that a budget is bound to."""
     bound = (entry for entry in book.spread if entry.number == book.last.bound)
     return next((dict(entry.extra["facts"]) for entry in bound), {})
 
@@ -108,11 +110,12 @@ def _of_people(books: "list[Outline]") -> Iterator[Part]:
             used = gone[who] - reserved - earlier
             if book.earlier is None or {used, reserved} != {NOTHING}:
                 name = f"{who} · {book.last.dataset}"
-                yield Part(name, used.epsilon, reserved.epsilon, limit, note, who)
+                amounts = (earlier.epsilon, used.epsilon, reserved.epsilon, limit)
+                yield Part(name, *amounts, note, who)
 
 
 def _by_person(book: "Outline") -> tuple[dict[str, Amount], dict[str, Amount]]:
-    """What each person spent or reserved, also before entries named people; what nobody settled."""
+    """For each person what is spent or reserved, and what is reserved. Old entries name nobody."""
     concerned = (it for it in book.people if it.allowance is not None or it.person_spent != NOTHING)
     gone = {entry.person: entry.person_spent for entry in concerned}
     held: dict[str, Amount] = {}
@@ -147,7 +150,7 @@ def _over_time(outline: "Outline") -> dict[str, str]:
         return round(_HIGH * (1 - float(value / most)), 1)
 
     def steps(values: list[Fraction]) -> str:
-        """Of many, those that can be told apart."""
+        """An SVG path; points that look the same are drawn once."""
         places = (round((time - first) / span * _WIDE, 1) for time in times)
         points = (f"H{x}V{height(value)}" for x, value in zip(places, values, strict=True))
         return f"M0 {height(values[0])}{''.join(point for point, _ in groupby(points))}H{_WIDE}"

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +20,7 @@ import numpy as np
 
 from dpgap._package import how_to_get
 from dpgap.exact.parameters import approximately, exact_text, few_digits, readable
-from dpgap.printable import plural, printable, visible
+from dpgap.printable import printable, visible
 from dpgap.releases.findings import (
     cut_in_words,
     general_findings,
@@ -47,7 +47,6 @@ from dpgap.releases.release import (
     rows_of,
     title_of,
 )
-from dpgap.releases.text import cells_of
 
 if TYPE_CHECKING:  # Jinja2 is loaded when a page is made
     from jinja2 import Environment
@@ -63,7 +62,6 @@ if TYPE_CHECKING:  # Jinja2 is loaded when a page is made
 
 
 STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
-"""The one stylesheet, for a `<style>` element."""
 
 _RESET = """.dpgap { all: initial; display: block; }
 .dpgap :where(:not(svg *)) { all: revert; }
@@ -73,8 +71,7 @@ CELL_STYLE = re.sub(
     lambda size: f"{16 * float(size[1]):g}px",
     _RESET + STYLE.replace("@page { margin: 14mm; }", ""),
 ).replace(".dpgap", ":is(#dpgap, .dpgap)")
-"""The same for a notebook, whose own styles come to nothing: `#dpgap`, which no element is called,
-lends every rule the weight of a name. Letters are as large whatever the notebook's are."""
+"""The same for a notebook: `#dpgap`, which no element is called, outweighs its other styles."""
 
 _TOGETHER = re.compile(r"(?<=[εδp]) (?=[=<≈])|(?<=[εδp] [=<≈]) |(?<=\d) (?=%)")
 
@@ -137,7 +134,7 @@ class Scale(NamedTuple):
 
     @property
     def has_room(self) -> bool:
-        """Whether the numbers below it do not touch each other."""
+        """Whether the numbers on the axis do not touch each other."""
         longest = max((len(self.text(tick)) for tick in self.ticks), default=0)
         apart = self.step / (self.high - self.low) * 0.92 * _NARROW
         return apart >= _LETTER * (longest + 1) or len(self.ticks) <= 1
@@ -155,11 +152,6 @@ class Scale(NamedTuple):
             return f"{tick:.6g}"
         return f"{tick:,.{digits}f}"
 
-    def value(self, value: float) -> str:
-        """A value with as many digits as the others on this scale."""
-        largest = max(abs(self.low), abs(self.high))
-        return f"{value:.6g}" if largest >= 1e15 else f"{value:,.{int(largest < 100)}f}"
-
     def side(self, value: float) -> str:
         """On which side of a value there is more room for words."""
         return "start" if float(self(value)[:-1]) < 50 else "end"
@@ -170,11 +162,13 @@ class Scale(NamedTuple):
 
 
 def _picture(release: Measured) -> tuple[Scale | None, float | None, str, list[list[Any]]]:
-    """The scale, unless values are too large for one; the line, if there is one; units; and rows.
+    """The scale (None if values are too large), the threshold, the units and the rows.
 
     Rows whose order is not sure stand together.
     """
     rows = rows_of(release)
+    for row, shown in zip(rows, release.cells()["estimate"], strict=True):
+        row["shown"] = shown
     line = None if release.line is None else float(release.line)
     ends = [row[name] for row in rows for name in ("low", "estimate", "high")]
     ends = [end for end in ends if end is not None]
@@ -232,7 +226,7 @@ _GAPS = {"gap to next": "lead over the next", "gap": "above the threshold by"}
 
 
 def _bars(release: Release) -> tuple[str, list[Any]]:
-    """What a plot shows: the units, and of each row its name, its value and the ends, if any."""
+    """The units of a plot; and for each row its name, its value and its ends, if any."""
     question, columns = question_of(release), release.columns()
     units = "answer" if question is None else measured_in(question)
     if isinstance(release, JointRelease):
@@ -261,7 +255,7 @@ def _bars(release: Release) -> tuple[str, list[Any]]:
 
 
 def page(release: Release, title: str | None = None, path: Place | None = None) -> str:
-    """The whole document, which stands alone: its text, or the path that it is written to."""
+    """A page that stands alone: its text, or the path of the file that it is written to."""
     question = question_of(release)
     made = release.made.words(None if question is None else question.table)
     title = heading(title, title_of(release))
@@ -269,7 +263,7 @@ def page(release: Release, title: str | None = None, path: Place | None = None) 
 
 
 def heading(title: object, otherwise: str) -> str:
-    """What a page is called: any text in which no letter can do harm."""
+    """The heading of a page; letters that could do harm are made visible."""
     if title is None:
         return otherwise
     if not isinstance(title, str):
@@ -278,7 +272,7 @@ def heading(title: object, otherwise: str) -> str:
 
 
 def _handed_out(text: str, path: Place | None) -> str:
-    """The text; or the path of the file that it is written to, which every error names."""
+    """Return the text, or write it to a file and return the path. Every error names the file."""
     if path is None:
         return text
     try:
@@ -300,7 +294,7 @@ def cell(*releases: Table, words: str = "") -> str:
 
 
 def _said(release: Release, is_alone: bool) -> tuple[str, ...]:
-    """The findings; what is said of many releases is left out where it is not alone."""
+    """The findings; on a page of several releases, without those about confidence."""
     if is_alone or not isinstance(release, Selected):
         return release.findings
     return (*cut_in_words(release), *own_findings(release), *why_no_p_values(release))
@@ -313,16 +307,15 @@ def _lead(release: Release) -> Iterator[str]:
     question = question_of(release)
     if question is None:
         return
-    items, words = plural(question.item), ""
-    of = "" if question.items is None else f" of {question.items:,}"
+    words, of = "", "" if question.items is None else f" of {question.items:,}"
     if isinstance(release, TableRelease):
-        words = f"{release.indices.size:,}{of} {items}. "
+        words = f"Items shown: {release.indices.size:,}{of}. "
     elif isinstance(release, ReleasesByGroup):
-        most = f"{question.k:,}{of} " if question.threshold is None else ""
-        words = f"{most}{items} in each of {len(release):,} {plural(question.by or 'group')}. "
-        words = f"{words[0].upper()}{words[1:]}"
+        words = f"Groups: {len(release):,}. "
+        if question.threshold is None:
+            words += f"Items shown in each: {question.k:,}{of}. "
     if question.where is not None:
-        words += f"Only rows where {visible(question.where)}. "
+        words += f"Only these rows count: {visible(question.where)}. "
     spent, came_to = "all of it", getattr(release, "spent", release.epsilon)
     if came_to != release.epsilon:
         spent = f"about {approximately(came_to, 3)}"
@@ -331,8 +324,7 @@ def _lead(release: Release) -> Iterator[str]:
 
 
 Guarantee = tuple[list[str], str, dict[str, list[str]]]
-"""What is said of questions that are not private; what is promised if there are none of these; and
-under which more conditions, with the titles of the questions that have them."""
+"""Warnings, or else a promise; and conditions of some questions, with the titles of these."""
 
 
 def _guarantee(release: Release) -> Guarantee:
@@ -348,12 +340,8 @@ def _reading(release: Release) -> list[str]:
     return rendered("reading.txt", release=release).splitlines()
 
 
-_NAMED = {"by": "groups of", "groups_digest": "hash of the groups", "sum": "sum of"}
-"""What bounds are called where their own names say too little."""
-
-
 def _made(release: Release) -> list[tuple[str, str]]:
-    """When and how a release was made, and what was asked: what is said, and what of it."""
+    """Names and values of the section “How it was made”."""
     terms = {"made": release.made.words()}
     if release.made.ledger is not None:
         terms["hash of that entry"] = release.made.ledger.hash
@@ -370,12 +358,12 @@ def _made(release: Release) -> list[tuple[str, str]]:
             terms |= {"item": question.item, "domain": question.domain, "method": question.method}
         if question.delta:
             terms["δ, exactly"] = exact_text(question.delta)
-        bounds = {name: str(each) for name, each in question.bounds().items() if name != "unknown"}
-        terms |= {_NAMED.get(name, name.replace("_", " ")): each for name, each in bounds.items()}
+        bounds = question.bounds()
+        terms |= {name.replace("_", " "): str(bounds[name]) for name in bounds if name != "unknown"}
         if question.threshold is not None:
             terms["threshold, exactly"] = exact_text(question.threshold)
             terms["adaptive"] = "yes" if question.adaptive else "no"
-    if remark := attempted("remark", lambda: release.remark, ""):
+    if remark := attempted("remark", "", getattr, release, "remark"):
         terms["how it was found"] = remark
     if isinstance(release, Measured) and release.looked:
         seen = "; ".join(f"rank {rank}: {value:,.1f}" for rank, value in release.looked)
@@ -403,11 +391,11 @@ def _used(mechanism: MechanismUsed) -> str:
 def session_page(
     releases: Sequence[Release], words: str, title: str | None = None, path: Place | None = None
 ) -> str:
-    """All releases as one document, as `page` does it; `words` say what they came to."""
+    """All releases as one page; `words` say what they cost together."""
     tables = {asked.table for release in releases if (asked := question_of(release))}
     table = tables.pop() if len(tables) == 1 else None
     many = {0: "No question", 1: "1 question"}.get(len(releases), f"{len(releases):,} questions")
-    said = (attempted("reading", partial(_session_reading, each), ()) for each in releases)
+    said = (attempted("reading", [], _session_reading, each) for each in releases)
     text = rendered(
         "session.html",
         releases=releases,
@@ -419,7 +407,7 @@ def session_page(
 
 
 def _session_reading(release: Release) -> list[str]:
-    """How far claims may be trusted, which is said of each question; and how to read numbers."""
+    """Sentences about confidence, for each question; and how to read the numbers."""
     if not isinstance(release, Selected):
         return _reading(release)
     said = [each for each in general_findings(release) if each not in why_no_p_values(release)]
@@ -428,7 +416,7 @@ def _session_reading(release: Release) -> list[str]:
 
 
 def _guarantee_of_all(releases: Sequence[Release]) -> Guarantee:
-    """One for all of it, and under what conditions; those of one question have its title."""
+    """One guarantee for all releases; conditions of one question stand under its title."""
     asked = [(title_of(each), question) for each in releases if (question := question_of(each))]
     questions = [question for _, question in asked]
     exposed = [each.guarantee() for each in questions if not each.is_private]
@@ -452,7 +440,7 @@ def _guarantee_of_all(releases: Sequence[Release]) -> Guarantee:
 
 
 def _common(lists: Sequence[Sequence[Any]]) -> list[Any]:
-    """What stands in all of the lists."""
+    """The elements that all lists have."""
     return [each for each in lists[0] if all(each in other for other in lists)]
 
 
@@ -478,7 +466,7 @@ def environment(*packages: str) -> "Environment":
         lstrip_blocks=True,
     )
     made.globals |= {
-        "attempt": lambda part, caller: attempted(part, caller, ""),
+        "attempt": lambda part, caller: attempted(part, "", caller),
         "content_policy": content_policy,
         "names": (*NAMES, "index"),
         "cell_style": Markup(CELL_STYLE),
@@ -491,8 +479,8 @@ def environment(*packages: str) -> "Environment":
         "mostly_noise": is_mostly_noise,
         "private": is_private,
     }
-    named: list[Any] = [cells_of, _common, _guarantee, _guarantee_of_all, _lead, _made, _picture]
-    named += [own_findings, plain, plural, question_of, _reading, _said, title_of, together, _used]
+    named: list[Any] = [_common, _guarantee, _guarantee_of_all, _lead, _made, _picture, plain]
+    named += [own_findings, question_of, _reading, _said, title_of, together, _used]
     made.filters |= {each.__name__.strip("_"): each for each in named}
     made.filters |= {
         "cut": cut_in_words,
@@ -510,5 +498,5 @@ def _templates() -> "Environment":
 
 
 def rendered(template: str, **values: Any) -> str:
-    """A template of ours with these values."""
+    """The text that a template makes of these values."""
     return _templates().get_template(template).render(values)

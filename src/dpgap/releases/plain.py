@@ -1,4 +1,4 @@
-"""How values, numbers and routes are written in plain text and JSON, whatever they are.
+"""How values and numbers are written in plain text and JSON, whatever they are.
 
 Nothing here knows what a release is. Exact numbers are written exactly, and what cannot be written
 is left out rather than stop a release that is paid.
@@ -10,16 +10,14 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
-from dpgap.exact.parameters import approximately, exact_text, readable
+from dpgap.exact.parameters import exact_text, readable
 from dpgap.printable import DocumentError
-from dpgap.question import HISTOGRAM
 
 # --------------------------------------------------------------------------------------------------
 # Answers, plans and cells as plain values: dictionaries, lists, numbers and text, as in JSON.
@@ -58,7 +56,6 @@ def plain(value: Any) -> Any:
 
 _MOST_LETTERS = 20_000
 _EXACT = re.compile(r"-?[0-9]+(/[0-9]+)?|-?0x[0-9a-f]+/0x[0-9a-f]+")
-_SHORT = re.compile(r"-?[0-9]+\.[0-9]+")
 _WORDS = "none one two three four five six seven eight nine ten".split()
 
 
@@ -81,19 +78,16 @@ def exact_value(text: str) -> Fraction:
 
 
 def separated(value: Fraction) -> str:
-    """A number for people, with separators between thousands where it has them.
+    """A number for people; a whole one has separators between thousands.
 
     >>> separated(Fraction(2001, 2)), separated(Fraction(10**7)), separated(Fraction(2, 3))
-    ('1,000.5', '10,000,000', '2/3')
+    ('1000.5', '10,000,000', '2/3')
     """
-    if value.denominator == 1:
-        return f"{int(value):,}"
-    text = readable(value)
-    return f"{Decimal(text):,}" if _SHORT.fullmatch(text) else text
+    return f"{int(value):,}" if value.denominator == 1 else readable(value)
 
 
 def in_words(number: int) -> str:
-    """How many, in a sentence.
+    """A number as a word, up to ten.
 
     >>> in_words(3), in_words(1200)
     ('three', '1,200')
@@ -102,7 +96,7 @@ def in_words(number: int) -> str:
 
 
 def ranks_in_words(ranks: Sequence[int]) -> str:
-    """Some ranks, in order.
+    """Ranks in words, with runs such as 5 to 7.
 
     >>> ranks_in_words([3]), ranks_in_words([1, 2, 5, 6, 7, 9])
     ('rank 3', 'ranks 1, 2, 5 to 7 and 9')
@@ -140,49 +134,17 @@ U = TypeVar("U")
 _log = logging.getLogger("dpgap.words")
 
 
-def attempted(part: str, make: Callable[[], T], otherwise: U) -> T | U:
-    """A part of what is shown; `otherwise` where it cannot be made.
+def attempted(part: str, otherwise: U, make: Callable[..., T], *given: Any) -> T | U:
+    """Make a part of what is shown; if that fails, log its name and return `otherwise`.
 
-    >>> attempted("half", lambda: 1 / 2, 0.0)
-    0.5
+    >>> attempted("length", 0, len, "fig")
+    3
     """
     try:
-        return make()
+        return make(*given)
     except Exception as error:
         _log.error("%s is left out: %s", part, type(error).__name__)
         return otherwise
-
-
-# --------------------------------------------------------------------------------------------------
-# How a top k was found, in words: what each step took of ε.
-
-
-ROUTES = ("joint", "ranked", "paper", HISTOGRAM, "hybrid")
-"""How answers may be found: as one set, ranked, as in the paper; read off a histogram; or unknown
-ones above a line."""
-
-
-def way_in_words(
-    route: str | None, shares: dict[str, Fraction], count: int, lead: float | None
-) -> str:
-    """The share of ε that each step took, and how far a set leads; nothing without a route.
-
-    >>> shares = {"look": Fraction(1, 20), "select": Fraction(3, 20), "measure": Fraction(4, 5)}
-    >>> way_in_words("joint", shares, 10, None)
-    'ε went: 5 % to look ahead, 15 % to choose the ten, 80 % to measure them.'
-    """
-    if route is None:
-        return ""
-    them, it = ("the winner", "it") if count == 1 else (f"the {in_words(count)}", "them")
-    steps = {
-        "look": "look ahead",
-        "select": f"{'choose' if route in ('joint', 'hybrid') else 'rank'} {them}",
-        "measure": "add noise to every item" if route == HISTOGRAM else f"measure {it}",
-    }
-    said = (f"{approximately(100 * part, 3)} % to {steps[step]}" for step, part in shares.items())
-    more = "" if lead is None else f" The set leads every other set by {lead:.1f}."
-    more = " The largest noisy values are shown." if route == HISTOGRAM else more
-    return f"ε went: {', '.join(said)}.{more}"
 
 
 # --------------------------------------------------------------------------------------------------
@@ -194,7 +156,6 @@ def way_in_words(
 
 
 MOST = 1 << 26
-"""The most letters, or bytes, of a document that is read."""
 _MOST_BRACKETS = 1 << 22
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from functools import partial
+from itertools import chain
+from operator import attrgetter
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self
 
@@ -29,26 +30,22 @@ from dpgap.estimates.errors import (
     ends_of_quotients,
 )
 from dpgap.exact.parameters import (
+    approximately,
     confidence_level,
     exact_text,
-    factor,
-    few_digits,
     positive_integer,
     readable,
-    readable_up,
     remembered,
-    with_power,
 )
 from dpgap.exact.reals import Floats, Integers
 from dpgap.printable import column_name, printable, visible
-from dpgap.question import Question
-from dpgap.releases.plain import attempted, exact_value, plain, separated, way_in_words, written
+from dpgap.question import HISTOGRAM, Question, promise_in_words
+from dpgap.releases.plain import attempted, exact_value, in_words, plain, separated, written
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Place = str | PathLike[str]
-"""Where a file is."""
 
 # --------------------------------------------------------------------------------------------------
 # When and how a release was made: the time, the version, the ledger's entry, the mechanisms.
@@ -58,11 +55,9 @@ Place = str | PathLike[str]
 
 
 TIME = "%Y-%m-%dT%H:%M:%SZ"
-"""How a time is written: in UTC, to the second."""
 
 
 AGAIN = "This question was paid for before. Its answer is shown again, and nothing was charged."
-"""What is said of a release that comes from an archive."""
 
 
 class LedgerReference(NamedTuple):
@@ -77,25 +72,15 @@ class Provenance(NamedTuple):
     """When a release was made, by which version of dpgap, and who paid."""
 
     time: str
-    """Such as "2026-11-15T20:01:02Z": in UTC, to the second."""
     dpgap: str
-    """Its version."""
     ledger: LedgerReference | None = None
     again: bool = False
     """Whether it comes from an archive, where it was paid for before. No document says so."""
 
     @classmethod
     def now(cls) -> "Provenance":
-        """Of a release that is made at this moment."""
+        """The provenance of a release that is made now."""
         return cls(f"{datetime.now(UTC).isoformat()[:19]}Z", __version__)
-
-    def paid_by(self, reference: Mapping[str, Any]) -> "Provenance":
-        """The same, with the ledger's entry: a mapping of "dataset", "entry" and "hash".
-
-        If it has the "time" of the charge, that is the release's: how long drawing took is private.
-        """
-        entry = LedgerReference(*map(reference.__getitem__, LedgerReference._fields))
-        return self._replace(time=reference.get("time", self.time), ledger=entry)
 
     def words(self, table: str | None = None) -> str:
         """One line for people, in which no name can do harm.
@@ -119,12 +104,12 @@ class MechanismUsed(NamedTuple):
     @staticmethod
     @remembered
     def of(mechanism: Any) -> "MechanismUsed":
-        """What a mechanism, which is a frozen dataclass, says of itself in its `repr`."""
+        """The name of a mechanism and the parameters that its `repr` shows."""
         parameters = []
-        for name in (each.name for each in fields(mechanism) if each.repr):
-            value = getattr(mechanism, name)
+        for each in filter(attrgetter("repr"), fields(mechanism)):
+            value = getattr(mechanism, each.name)
             text = value if isinstance(value, str | int | None) else exact_text(value)
-            parameters.append((name, text))
+            parameters.append((each.name, text))
         return MechanismUsed(type(mechanism).__name__, tuple(parameters))
 
 
@@ -147,27 +132,22 @@ class Promise(NamedTuple):
     """The chance that an item shows which one person alone has; 0 where items are known."""
 
     def __str__(self) -> str:
-        direction = ", all of them in the same direction" if self.monotonic else ""
         which = "each answer" if self.reach is None else f"at most {self.reach:,} answers, each"
-        if self.reach == 1:
-            which = "at most one answer, and that"
-        kind, delta, but = "Pure differential privacy", "no δ", ""
+        which = "at most one answer," if self.reach == 1 else which
+        direction = ", all of them in the same direction" if self.monotonic else ""
+        change = "one person's data were added or taken away"
         public = "The number of answers, their labels and all parameters are public."
         if self.delta:
-            kind, delta = "Differential privacy", f"δ = {with_power(few_digits(self.delta))}"
-            but = ", except that with a chance of at most δ an item is shown that only they have"
             public = "All parameters are public. Which items there are is private."
         return (
-            f"{kind} with ε = {readable_up(self.epsilon)} and {delta}: if one person's data were "
-            "added or taken away, nothing shown here would become more than "
-            f"{factor(self.epsilon)} times as likely or unlikely{but}. This holds if one person "
-            f"changes {which} by at most {readable(self.sensitivity)}{direction}. You must make "
-            f"sure of that. {public}"
+            f"{promise_in_words(self.epsilon, self.delta, change, 'person')} This holds if one "
+            f"person changes {which} by at most {readable(self.sensitivity)}{direction}. You must "
+            f"make sure of that. {public}"
         )
 
 
 def question_of(release: Any) -> Question | None:
-    """What was asked of a table; None where it was an array."""
+    """The question that was asked of a table; None for an array."""
     asked: Question | None = getattr(release, "question", None)
     return asked
 
@@ -184,11 +164,11 @@ def title_of(release: Any) -> str:
     question = question_of(release)
     if question is None:
         return str(release._title)
-    return attempted("title", lambda: _of_question(question), "A release")
+    return attempted("title", "A release", _of_question, question)
 
 
 def _of_question(question: Question) -> str:
-    """Columns stand as they are named: nobody knows the plural of every word in every language."""
+    """The title of a question. Columns stand as they are named: no language's plural fits all."""
     if question.kind == "count":
         title = f"Count: {column_name(question.unit)}"
     elif question.is_of_all:
@@ -255,7 +235,7 @@ class Table(ABC):
 
     @property
     def remark(self) -> str:
-        """What there is to say of how it was found, in plain words; it may be nothing."""
+        """How the answer was found, in plain words; it may be empty."""
         return ""
 
     @abstractmethod
@@ -281,38 +261,37 @@ class Table(ABC):
         """What may be believed, in plain sentences, the most important first."""
         return self._showing.findings(self)
 
-    def cells(self, separator: str = "") -> dict[str, list[str]]:
-        """The rows as they are shown, column by column; columns of no numbers are left out.
-
-        `separator` stands between thousands.
-        """
+    def cells(self) -> dict[str, list[str]]:
+        """The rows as they are shown, column by column; columns of no numbers are left out."""
         columns = self.columns()
         numbers = [columns[name] for name in columns if name not in (*NAMES, "p")]
         floats = [cell for column in numbers for cell in column if isinstance(cell, float)]
-        digits = int(not all(map(float.is_integer, floats)))  # none where all of them are whole
-        form, shown = f"{separator}.{digits}f", {}
+        form, shown = f",.{int(not all(map(float.is_integer, floats)))}f", {}
         for name, cells in columns.items():
             if name in NAMES or not cells or list(cells).count(None) < len(cells):
                 shown[name] = [_shown(cell, name, form) for cell in cells]
+        lows, highs = shown.get(HEADINGS["low"], []), shown.get(HEADINGS["high"], [])
+        for place, low in enumerate(lows):
+            if not low:  # an interval without a lower end
+                lows[place], highs[place] = "–", f"≤ {highs[place]}"
         return shown
 
     def __str__(self) -> str:
-        found = attempted("findings", lambda: self.findings, ())
-        parts = ("\n".join(found), attempted("rows", self._lines, ""), "\n".join(self._words()))
-        return "\n\n".join(filter(None, parts))
+        found = attempted("findings", (), getattr, self, "findings")
+        rows = attempted("rows", "", self._lines)
+        return "\n\n".join(filter(None, ("\n".join(found), rows, "\n".join(self._words()))))
 
     def _lines(self) -> str:
         """The rows as text."""
-        columns = self.cells()
-        head, *body = [list(columns), *zip(*columns.values(), strict=True)]
-        rows = [head, *body] if body else []
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        columns = [(name, *cells) for name, cells in self.cells().items() if cells]
+        widths = [max(map(len, column)) for column in columns]
+        rows = zip(*columns, strict=True)
         return "\n".join("  ".join(map(str.rjust, row, widths)).rstrip() for row in rows)
 
     def _words(self) -> Iterator[str]:
         """What is said below the rows."""
         names = ("remark", "guarantee")
-        return filter(None, (attempted(name, partial(getattr, self, name), "") for name in names))
+        return filter(None, (attempted(name, "", getattr, self, name) for name in names))
 
     def _repr_html_(self) -> str:
         return self._showing.cell(self)
@@ -354,12 +333,9 @@ class Release(Table):
     """What every release is besides its rows: when it was made, how, and how to keep it."""
 
     epsilon: Fraction
-    """What is guaranteed for all of it."""
     promise: Promise
     made: Provenance = field(default_factory=Provenance.now, kw_only=True)
-    """When, by which version of dpgap, and which entry of a ledger paid."""
     mechanisms: tuple[MechanismUsed, ...] = field(default=(), kw_only=True)
-    """What drew the noise, in order, with all parameters."""
 
     def to_dict(self) -> dict[str, Any]:
         """The release document as plain values: see `to_json`."""
@@ -401,8 +377,13 @@ class Release(Table):
         return self._with(self.made._replace(again=True))
 
     def paid_by(self, reference: Mapping[str, Any]) -> Self:
-        """The same release, with the ledger's entry: "dataset", "entry" and "hash"."""
-        return self._with(self.made.paid_by(reference))
+        """The same release, with the ledger's entry: a mapping of "dataset", "entry" and "hash".
+
+        If it has the "time" of the charge, that is the release's: how long drawing took is private.
+        """
+        entry = LedgerReference(*map(reference.__getitem__, LedgerReference._fields))
+        time = reference.get("time", self.made.time)
+        return self._with(self.made._replace(time=time, ledger=entry))
 
     def _with(self, made: Provenance) -> Self:
         return replace(self, made=made)
@@ -450,6 +431,8 @@ class Selected(IndexRelease):
     @property
     def line(self) -> Fraction | None:
         """The threshold that answers had to reach; None where the largest were looked for."""
+        if (question := question_of(self)) is not None:
+            return question.threshold
         said = (dict(used.parameters).get("threshold") for used in self.mechanisms)
         text = next((each for each in said if isinstance(each, str)), None)
         return None if text is None else exact_value(text)
@@ -550,7 +533,7 @@ class HybridRelease(Spending, TopKRelease):
 
     @property
     def remark(self) -> str:
-        """What cutting the ranking saved."""
+        """What is left of ε if the ranking ended early."""
         if not self.remaining:
             return ""
         left = f"{readable(self.spent)} of ε was spent, and {readable(self.remaining)} is left."
@@ -591,9 +574,7 @@ class MeasuredValues(Release):
     _title: ClassVar[str] = "Measured values"
     values: Floats
     error: MeasurementError
-    """What each value may be off by."""
     rounding: float
-    """How far a true value may be from the one on the grid."""
 
     @property
     @np.errstate(all="ignore")
@@ -636,7 +617,6 @@ class Measured(Spending, Selected):
     rounding: float
     """How far a true answer may be from the one on the grid."""
     method: str
-    """Which estimates these are: "best", "joint", "ranked" or "paper"."""
     route: str | None = field(default=None, kw_only=True)
     """How a top k was found: "joint" (as a set), "ranked" or "paper"."""
     looked: tuple[tuple[int, float], ...] = field(default=(), kw_only=True)
@@ -650,9 +630,22 @@ class Measured(Spending, Selected):
 
     @property
     def remark(self) -> str:
-        """What each step took of ε."""
-        shares = {step: part / self.epsilon for step, part in self.parts}
-        return way_in_words(self.route, shares, self.indices.size, self.lead)
+        """The share of ε that each step took, and how far a set leads; nothing without a route."""
+        if self.route is None:
+            return ""
+        count, is_histogram = self.indices.size, self.route == HISTOGRAM
+        them, it = ("the winner", "it") if count == 1 else (f"the {in_words(count)}", "them")
+        steps = {
+            "look": "look ahead",
+            "select": f"{'choose' if self.route in ('joint', 'hybrid') else 'rank'} {them}",
+            "measure": "add noise to every item" if is_histogram else f"measure {it}",
+        }
+        took = []
+        for step, part in self.parts:
+            took.append(f"{approximately(100 * part / self.epsilon, 3)} % to {steps[step]}")
+        more = "" if self.lead is None else f" The set leads every other set by {self.lead:.1f}."
+        more = " The largest noisy values are shown." if is_histogram else more
+        return f"ε went: {', '.join(took)}.{more}"
 
     @np.errstate(all="ignore")
     def interval(self, level: float = 0.95) -> Floats:
@@ -673,7 +666,7 @@ class Measured(Spending, Selected):
 
     @property
     def order(self) -> Integers:
-        """The places of the answers, the largest estimate first."""
+        """The indices that sort the arrays, the largest estimate first."""
         return np.argsort(-self.estimates, kind="stable")
 
     @np.errstate(all="ignore")
@@ -692,7 +685,7 @@ class Measured(Spending, Selected):
         return Difference(estimate, low, high)
 
     def ends_of_pairs(self, ones: Integers, others: Integers, level: float = 0.95) -> Floats:
-        """By how much answers at some places lead those at others: ends, for all pairs at once."""
+        """Ends of intervals for how far some answers lead others, for all pairs at once."""
         low, high, half = self._compared(level)
         ends = (low[ones] - high[others] - half, high[ones] - low[others] + half)
         return np.stack(ends, axis=1)
@@ -709,12 +702,6 @@ class Measured(Spending, Selected):
         cuts = np.flatnonzero(ahead - behind > half) + 1
         parts = np.split(np.arange(1, low.size + 1), cuts) if low.size else []
         return tuple(map(tuple, map(np.ndarray.tolist, parts)))
-
-    def tells_apart(self, ranks: Integers, level: float = 0.95) -> bool:
-        """Whether any two of these ranks by estimate can be told apart."""
-        low, high, half = self._compared(level)
-        places = self.order[ranks - 1]
-        return bool(low[places].max() - high[places].min() > half)
 
     def half_widths_of_leads(self, level: float = 0.95) -> Floats:
         """How far the lead of each estimate over the next may be off, for all of them at once.
@@ -811,10 +798,11 @@ class Measured(Spending, Selected):
         return self.measured_by or (None if isinstance(own, LaplaceSum) else own)
 
     def columns(self) -> dict[str, Sequence[Any]]:
-        rows = rows_of(self)
+        columns = measured_columns(self)
+        del columns["gap"]
         called = "index" if self.labels is None else "label"
         headings = HEADINGS | ({} if isinstance(self, TableRelease) else {"item": called})
-        return {heading: [row[name] for row in rows] for name, heading in headings.items()}
+        return {headings.get(name, name): cells for name, cells in columns.items()}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -822,20 +810,16 @@ class Measured(Spending, Selected):
 
 
 HEADINGS = {
-    "rank": "rank",
-    "item": "item",
-    "estimate": "estimate",
     "low": "95% low",
     "high": "95% high",
     "lead": "lead over next",
     "give_or_take": "give or take",
-    "p": "p",
 }
-"""What the columns are called in a terminal, a notebook, a data frame and a file, in this order."""
+"""What columns are called for people, where that is not their name in documents."""
 
 
-def rows_of(release: Measured) -> list[dict[str, Any]]:
-    """The rows of a release as documents have them, the largest estimate first.
+def measured_columns(release: Measured) -> dict[str, list[Any]]:
+    """The columns of a release by their names in documents, the largest estimate first.
 
     `low` is None where the interval has no lower end, and `gap`, which is the selection's own,
     where it has none for each item. `lead` is by how much the estimate is above that of the next
@@ -844,29 +828,31 @@ def rows_of(release: Measured) -> list[dict[str, Any]]:
     """
     order, count = release.order, release.indices.size
     names = release.indices.tolist() if release.labels is None else release.labels
-    estimates = release.estimates[order]
-    lows, highs = release.interval()[order].T.tolist()
-    leads = (estimates[:-1] - estimates[1:]).tolist()
-    widths = release.half_widths_of_leads().tolist()
+    estimates, ends = release.estimates[order], release.interval()[order].tolist()
     is_set = release.is_proved_as_a_set and count > 1  # its one p-value is of no row
     p_values = None if is_set else release.p_values
-    columns = {
-        "rank": range(1, count + 1),
+    return {
+        "rank": list(range(1, count + 1)),
         "item": [names[at] for at in order.tolist()],
         "estimate": estimates.tolist(),
-        "low": map(finite, lows),
-        "high": highs,
+        "low": [finite(low) for low, _ in ends],
+        "high": [high for _, high in ends],
         "gap": release.gaps[order].tolist() if release.gaps.size == count else [None] * count,
-        "lead": [*leads, None][:count],
-        "give_or_take": [*map(finite, widths), None][:count],
+        "lead": [*(estimates[:-1] - estimates[1:]).tolist(), None][:count],
+        "give_or_take": [*map(finite, release.half_widths_of_leads().tolist()), None][:count],
         "p": [None] * count if p_values is None else p_values[order].tolist(),
     }
+
+
+def rows_of(release: Measured) -> list[dict[str, Any]]:
+    """The same row by row."""
+    columns = measured_columns(release)
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def finite(cell: Any) -> Any:
-    """The same, or nothing for a float without an end, which JSON has not either."""
-    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
+def finite(value: float) -> float | None:
+    """The same float, or None if it is infinite or not a number: JSON has neither."""
+    return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -890,7 +876,7 @@ class JointRelease(Selected):
 
     @property
     def remark(self) -> str:
-        """How far it leads, and what that says."""
+        """The lead of the set, and its p-value."""
         return (
             f"The set leads every other set by {self.lead:.1f}; "
             f"p = {self.p_value:.2g} for “this is not the true top set”."
@@ -911,11 +897,6 @@ class TableRelease(Measured):
     """
 
     question: Question
-
-    @property
-    def line(self) -> Fraction | None:
-        """The threshold that items had to reach; None where the largest were looked for."""
-        return self.question.threshold
 
 
 # --------------------------------------------------------------------------------------------------
@@ -994,12 +975,10 @@ class Shares(Table):
 
     _title: ClassVar[str] = "Shares of a count or a total"
     items: tuple[Share, ...]
-    """The largest estimate first."""
     other: Share | None
     """What is left; None where items overlap, so that shares do not add up."""
     level: float
     notes: tuple[str, ...]
-    """How far intervals may be trusted, and what the rest is, in plain sentences."""
 
     @property
     def remark(self) -> str:
@@ -1008,7 +987,7 @@ class Shares(Table):
     @property
     def guarantee(self) -> str:
         """What it costs, in plain words."""
-        return "Shares follow from two releases. They cost nothing more."
+        return "Shares are computed from two releases. They cost no more ε."
 
     def columns(self) -> dict[str, Sequence[Any]]:
         rows = self.items if self.other is None else (*self.items, self.other)
@@ -1016,11 +995,11 @@ class Shares(Table):
         names = ("item", "share", f"{level} low", f"{level} high")
         return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
-    def cells(self, separator: str = "") -> dict[str, list[str]]:
+    def cells(self) -> dict[str, list[str]]:
         """The rows as they are shown: in per cent."""
         items, *numbers = self.columns().items()
         return {"item": [visible(plain(item)) for item in items[1]]} | {
-            name: [f"{cell:{separator}.1%}" if np.isfinite(cell) else "–" for cell in cells]
+            name: [f"{cell:,.1%}" if np.isfinite(cell) else "–" for cell in cells]
             for name, cells in numbers
         }
 
@@ -1033,11 +1012,11 @@ def _notes(level: float, asked: Question | None, has_one_each: bool) -> Iterator
     if asked is None:
         yield "Answers may overlap, so there is no “other”."
     elif asked.sum is None and not has_one_each:
-        yield "A unit may have several items, and shares can add up to more than 1: no “other”."
+        yield "Units may have several items, so shares may add up to more than 1: no “other”."
     elif not has_one_each:
         yield (
-            "“other” is what is left of the total. What a unit adds is cut for each item by "
-            "itself, so “other” may be below 0."
+            "“other” is the rest of the total. What a unit adds is cut off for each item "
+            "separately, so “other” may be below 0."
         )
 
 
@@ -1073,7 +1052,7 @@ class ReleasesByGroup(Spending, Release, Mapping[Any, TableRelease]):
 
     @classmethod
     def of(cls, question: Question, answers: Sequence[TableRelease], spent: Fraction) -> Self:
-        """One release of them all; a unit counts in the groups that the question allows."""
+        """One release made of the releases of all groups."""
         used = dict.fromkeys(each for answer in answers for each in answer.mechanisms)
         promise = answers[0].promise._replace(epsilon=question.epsilon)
         parts = (question.epsilon, promise, spent, question, tuple(answers))
@@ -1094,14 +1073,12 @@ class ReleasesByGroup(Spending, Release, Mapping[Any, TableRelease]):
 
     def columns(self) -> dict[str, Sequence[Any]]:
         """The rows of all groups, one after the other; the first column says which group."""
-        found: dict[str, list[Any]] = {"group": []}
-        for group, answer in self.items():
-            columns = answer.columns()
-            for name, cells in {"group": [group] * len(columns["rank"]), **columns}.items():
-                found.setdefault(name, []).extend(cells)
-        return {**found}
+        parts = [answer.columns() for answer in self.answers]
+        groups = [group for group, part in zip(self, parts, strict=True) for _ in part["rank"]]
+        names = parts[0] if parts else ()
+        return {"group": groups} | {name: [*chain(*(it[name] for it in parts))] for name in names}
 
     def _with(self, made: Provenance) -> Self:
-        """The same, made at this time and paid for by this entry, as is every part of it."""
+        """The same release with this provenance, which the groups share."""
         answers = tuple(replace(answer, made=made) for answer in self.answers)
         return replace(self, made=made, answers=answers)

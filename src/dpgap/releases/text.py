@@ -2,14 +2,12 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from fractions import Fraction
-from functools import partial
-from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
-from rich.console import Console, JustifyMethod
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -27,7 +25,6 @@ from dpgap.releases.findings import (
 from dpgap.releases.plain import attempted, number, plain, written
 from dpgap.releases.release import (
     AGAIN,
-    HEADINGS,
     NAMES,
     Release,
     ReleasesByGroup,
@@ -44,21 +41,8 @@ from dpgap.releases.release import (
 # formulas; JSON is plain ASCII.
 
 
-_NO_END, _AT_MOST = "–", "≤ "
-"""What is shown in place of a lower end that there is not, and before the upper end beside it."""
-
-
-def cells_of(release: Release) -> dict[str, list[str]]:
-    """The rows as people read them, column by column; columns of no numbers are left out."""
-    shown: dict[str, list[str]] = attempted("rows", partial(release.cells, ","), {})
-    low, high = shown.get(HEADINGS["low"], []), HEADINGS["high"]
-    for place in (place for place, cell in enumerate(low) if not cell):
-        low[place], shown[high][place] = _NO_END, _AT_MOST + shown[high][place]
-    return shown
-
-
 def to_json(release: Release, remaining: Fraction | None) -> str:
-    """The release document, and beside it what was spent and what an account has left.
+    """The release document, with what was spent and what an account has left.
 
     What remains is null where it is unknown.
     """
@@ -96,28 +80,44 @@ def to_csv(release: Release) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# What a terminal shows: a release with its table, budget and guarantee; and tables that fit.
-#
-# No number and no word is ever cut. Where a table is too wide, columns of text are wrapped between
-# words; where that is not enough, every row becomes a block of lines.
+# What a terminal shows: a release with its table, budget and guarantee; and other tables.
 
 
-_BETWEEN = 3
-"""How many letters a column takes besides its own; the last one takes one less."""
-_LONG = 24
-"""Words that are longer than this may be folded."""
+Columns = Mapping[str, Sequence[str | Text]]
+
+_NARROWEST = 12
+"""How many letters wide a column of names is at least, if its names are that long."""
 
 
-class Column(NamedTuple):
-    """A column of a table; only one that `wraps` may have less than the width of its cells."""
+def print_table(columns: Columns, console: Console, names: Container[str] = ()) -> None:
+    """Print a table in which only names and headings are wrapped; no number is ever cut.
 
-    name: str
-    cells: Sequence[str | Text]
-    wraps: bool = False
+    If it is too wide for the console, every row becomes a block of lines.
+    """
+    rows = list(zip(*columns.values(), strict=True))
+    for lines in (str.splitlines, str.split):  # of a heading, which is one line if there is room
+        table, least = Table(box=SIMPLE_HEAD, pad_edge=False), -1
+        for name, cells in columns.items():
+            width = max(map(cell_len, (*lines(name), *map(str, cells))))
+            if name in names:
+                table.add_column(Text(name), overflow="fold")
+                width = min(width, _NARROWEST)
+            else:
+                table.add_column(Text(name), justify="right", width=width)
+            least += 3 + width
+        if least <= console.width:
+            for row in rows:
+                table.add_row(*map(Text.assemble, row))
+            console.print(table)
+            return
+    for row in rows:
+        for name, cell in zip(columns, row, strict=True):
+            console.print(Text.assemble((f"{name}  ", "dim"), cell))
+        console.print()
 
 
 def shown(release: Release, remaining: Fraction | None, whose: str = "", note: str = "") -> str:
-    """The release as this terminal shows it.
+    """The release as text for this terminal.
 
     `whose` says whose ε is left; how much may be unknown by now. Without it nothing is said of 0.
     A `note` stands below.
@@ -135,97 +135,40 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "", note: s
                 _print_answer(answer, own_findings(answer), console)
             _print_sentences(general_findings(release), console)
         else:
-            _print_answer(release, attempted("findings", partial(findings, release), ()), console)
-        left = "unknown" if remaining is None else readable(remaining)
-        line: list[str | tuple[str, str]] = [
-            ("ε spent then " if release.made.again else "ε spent ", "dim"),
-            readable(getattr(release, "spent", release.epsilon)),
-        ]
+            _print_answer(release, attempted("findings", (), findings, release), console)
+        spent = readable(getattr(release, "spent", release.epsilon))
+        line = f"ε spent then {spent}" if release.made.again else f"ε spent {spent}"
         if whose or remaining:
-            line += [("   ε left ", "dim"), f"{left} {printable(whose)}".rstrip()]
-        console.print(Text.assemble(*line))
-        if note:
-            console.print(Text(note))
-        style = "" if is_private(release) else "bold red"
-        if remark := attempted("remark", lambda: release.remark, ""):
-            console.print(Text(remark))
-        if guarantee := attempted("guarantee", lambda: printable(release.guarantee), ""):
-            console.print(Text(guarantee, style=style))
+            left = "unknown" if remaining is None else readable(remaining)
+            line += f"   ε left {left} {printable(whose)}".rstrip()
+        remark = attempted("remark", "", getattr, release, "remark")
+        _print_sentences(filter(None, (line, note, remark)), console)
+        if guarantee := attempted("guarantee", "", getattr, release, "guarantee"):
+            style = "" if is_private(release) else "bold red"
+            console.print(Text(printable(guarantee), style=style))
         table = None if question is None else question.table
         console.print(Text(release.made.words(table), style="dim"))
     return captured.get().removesuffix("\n")
 
 
-def _print_sentences(sentences: Sequence[str], console: Console) -> None:
+def _print_sentences(sentences: Iterable[str], console: Console) -> None:
     for sentence in sentences:
         console.print(Text(printable(sentence)))
 
 
 def _print_answer(release: Release, findings: Sequence[str], console: Console) -> None:
-    """What may be believed, then the table."""
-    _print_sentences(findings, console)
-    columns = _columns(release)
-    if columns and columns[0].cells:
-        console.print(fitted(columns, console))
+    """Print the findings, then the table.
 
-
-def _columns(release: Release) -> list[Column]:
-    """Names are wrapped; numbers of a release that is mostly noise are dim. P-values are left out.
-
-    Only a release of an array, which has fewer columns, shows them.
+    Names are wrapped; numbers of a release that is mostly noise are dim. Only a release of an
+    array, which has fewer columns, shows p-values.
     """
-    columns = cells_of(release)
-    is_noise = is_mostly_noise(release)
+    _print_sentences(findings, console)
+    cells: dict[str, list[str]] = attempted("rows", {}, release.cells)
     if isinstance(release, TableRelease):
-        columns.pop(HEADINGS["p"], None)
-    found = []
-    for name, cells in columns.items():
-        is_name = name in NAMES
-        style = "dim" if is_noise else "bold" if is_name else ""
-        found.append(Column(name, [Text(cell, style) for cell in cells], wraps=is_name))
-    return found
-
-
-def fitted(columns: Sequence[Column], console: Console) -> Table:
-    """A table that this console shows without cutting anything."""
-    least, most = [], []
-    for name, cells, wraps in columns:
-        texts = [str(text) for text in (name, *cells)]
-        words = [max(map(cell_len, text.split()), default=0) for text in texts]
-        whole = [cell_len(text) for text in texts]
-        most.append(max(whole))
-        body = [min(word, _LONG) for word in words] if wraps else whole
-        least.append(max([words[0], *body[1:]]))
-    room = console.width - (_BETWEEN * len(columns) - 1) - sum(least)
-    each_row = zip(*(column.cells for column in columns), strict=True)
-    rows = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in each_row]
-    if room < 0:
-        return _as_blocks([column.name for column in columns], rows)
-    widths = list(least)
-    for wraps in (True, False):  # text gets the room first, then headings
-        own = [at for at, column in enumerate(columns) if column.wraps is wraps]
-        wishes = sum(most[at] - least[at] for at in own)
-        given = min(wishes, room)
-        for at in own:
-            widths[at] += (most[at] - least[at]) * given // max(wishes, 1)
-        room -= given
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column, width in zip(columns, widths, strict=True):
-        justify: JustifyMethod = "left" if column.wraps else "right"
-        table.add_column(Text(column.name), justify=justify, width=width, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def _as_blocks(names: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
-    """Every row as lines of a column's name and its value, if it has one."""
-    blocks = Table.grid(padding=(0, 2))
-    blocks.add_column(no_wrap=True)
-    blocks.add_column(overflow="fold")
-    for row in rows:
-        for name, cell in zip(names, row, strict=True):
-            if cell:
-                blocks.add_row(Text(name, "dim"), cell)
-        blocks.add_row()
-    return blocks
+        cells.pop("p", None)
+    is_noise, columns = is_mostly_noise(release), {}
+    for name, texts in cells.items():
+        style = "dim" if is_noise else "bold" if name in NAMES else ""
+        columns[name] = [Text(text, style) for text in texts]
+    if any(columns.values()):
+        print_table(columns, console, NAMES)

@@ -1,9 +1,9 @@
-"""The paper's three data sets, by name: read from files, or made.
+"""The paper's three data sets, by name: read from files, or made up.
 
 A folder may hold the whole files as published (`kosarak.dat`, gzipped or not). It may instead hold
-parts of them, known by name; what is missing is then completed, and the data set says so. Without
-a folder all three are stand-ins: curves through a few counts of the real data, with the published
-sizes. Any other file can take their place.
+parts of them, known by name; missing counts are then estimated, and the data set says so. Without
+a folder all three are stand-ins: a curve with the published sizes, and nothing else of the real
+data. Any other file can take their place.
 
 The queries are the items' counts, in one order that is shuffled once, as the authors' code does.
 """
@@ -143,7 +143,7 @@ class Dataset:
     records: int | None
     source: str
     warning: str = ""
-    """What must be said before anything is shown of it."""
+    """Shown before anything else about the data."""
 
     @property
     def items(self) -> int:
@@ -156,7 +156,7 @@ def load_all(folder: str | os.PathLike[str] | None = None) -> list[Dataset]:
 
     `folder` is searched for the paper's three; a file instead takes the place of all of them.
     Without one, the folder that the environment variable DPGAP_DATA names is searched. If that is
-    not set either, everything is made.
+    not set either, all data are made up.
     """
     given = folder if folder is not None else os.environ.get(FOLDER_VARIABLE) or None
     if given is None:
@@ -170,13 +170,12 @@ def load_all(folder: str | os.PathLike[str] | None = None) -> list[Dataset]:
 
 
 def load(name: str, folder: Path | None) -> Dataset:
-    """One of the paper's data sets, from a folder or, without one, made."""
-    if name not in PUBLISHED:
-        raise ValueError(f"name must be one of {', '.join(PUBLISHED)}, not {name!r}")
+    """One of the paper's data sets, from a folder or, without one, made up."""
     records, items = PUBLISHED[name]
     if folder is None:
-        ranks, counts = np.log(_CURVES[name]).T
-        curve = np.exp(np.interp(np.log(np.arange(1, items + 1)), ranks, counts))
+        # The most frequent item is in half of all records, and the rarest in a single one.
+        depth = np.log(np.arange(1, items + 1)) / np.log(items)
+        curve = (records / 2) ** (1 - depth**4)
         counted = Counted(np.arange(items), np.rint(curve).astype(np.int64), records)
         source = "synthetic stand-in with the published size; not the real data"
         return counted.dataset(name, source, MADE_UP)
@@ -223,15 +222,3 @@ _PARTS = {
     "T40I10D100K": ("T40I10D100K-partial10k.dat.gz", 10_000, "T40I10D100K-item-counts.csv", 1_000),
 }
 """A file of the first records, how many these are, and counts that are exact from a number up."""
-
-_CURVES = {
-    "BMS-POS": ((1, 307_600), (2, 119_600), (5, 76_200), (10, 48_000), (20, 32_800), (50, 13_300),
-                (100, 7_200), (200, 3_000), (400, 660), (800, 100), (1_200, 9), (1_657, 1)),
-    "Kosarak": ((1, 601_374), (2, 450_031), (3, 364_065), (5, 88_598), (10, 65_412), (20, 23_270),
-                (50, 10_616), (100, 6_468), (200, 4_149), (400, 2_494), (800, 1_583),
-                (1_200, 1_037), (5_000, 300), (20_000, 20), (41_270, 1)),
-    "T40I10D100K": ((1, 28_738), (2, 23_384), (5, 20_125), (10, 17_427), (20, 14_992), (50, 11_823),
-                    (100, 9_328), (200, 6_635), (400, 3_734), (600, 2_067), (800, 750), (900, 230),
-                    (935, 40), (942, 5)),
-}  # fmt: skip
-"""Ranks and counts that a stand-in's curve runs through, straight between them in logarithms."""

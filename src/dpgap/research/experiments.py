@@ -10,7 +10,7 @@ Half of ε selects and half measures in figures 1 and 2.
 4. How much of the budget is left when an adaptive run is stopped after k answers.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,7 +22,8 @@ from dpgap.mechanisms.measuring import Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.paper import gap_variances
-from dpgap.simulation import AboveRuns, MeasuredRuns, Ranked, batches
+from dpgap.research.datasets import Dataset
+from dpgap.simulation import AboveRuns, MeasuredRuns, batches
 
 FIGURES = (1, 2, 3, 4)
 EPSILON = "0.7"
@@ -51,38 +52,30 @@ class Task:
     """Some points that come out of the same runs."""
 
     figures: tuple[int, ...]
-    dataset: int
+    dataset: Dataset
     series: str
     k: int
     epsilon: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Subject:
-    """A data set, ready to be experimented on."""
-
-    name: str
-    ranked: Ranked
-
-    @classmethod
-    def of(cls, name: str, counts: Integers) -> "Subject":
-        """Rank the counts once for all experiments."""
-        if counts.size < LEAST_ITEMS:
-            raise ValueError(
-                f"{name} must have at least {LEAST_ITEMS} items for k up to {max(KS)}, "
-                f"not {counts.size}"
-            )
-        return cls(name, Ranked.of(counts))
-
-    def thresholds(self, k: int, runs: int, rng: np.random.Generator) -> Floats:
-        """One for each run, at a random rank."""
-        ranks = np.sort(rng.integers(_LOWEST_RANK * k, _HIGHEST_RANK * k, runs))[::-1]
-        descending = self.ranked.descending
-        halfway: Floats = (descending[ranks - 1] + descending[ranks]) / 2
-        return halfway
+def require_items(dataset: Dataset) -> None:
+    """Refuse a data set that has too few items for the lowest threshold."""
+    if dataset.items < LEAST_ITEMS:
+        raise ValueError(
+            f"{dataset.name} must have at least {LEAST_ITEMS} items for k up to {max(KS)}, "
+            f"not {dataset.items}"
+        )
 
 
-def tasks(figures: tuple[int, ...], datasets: int) -> Iterator[Task]:
+def thresholds_of(dataset: Dataset, k: int, runs: int, rng: np.random.Generator) -> Floats:
+    """A threshold for each run, at a random rank."""
+    ranks = np.sort(rng.integers(_LOWEST_RANK * k, _HIGHEST_RANK * k, runs))[::-1]
+    descending = np.sort(dataset.counts)[::-1]
+    halfway: Floats = (descending[ranks - 1] + descending[ranks]) / 2
+    return halfway
+
+
+def tasks(figures: tuple[int, ...], datasets: Sequence[Dataset]) -> Iterator[Task]:
     """All that must be run for some figures, figure by figure."""
     wanted = tuple(figure for figure in (3, 4) if figure in figures)
     for own, every, points in (
@@ -90,27 +83,29 @@ def tasks(figures: tuple[int, ...], datasets: int) -> Iterator[Task]:
         ((2,) if 2 in figures else (), _REDUCTIONS, [(K, epsilon) for epsilon in EPSILONS]),
         (wanted, _MECHANISMS, [(k, EPSILON) for k in KS]),
     ):
-        for dataset in range(datasets if own else 0):
+        for dataset in datasets if own else ():
             for series in every:
                 yield from (Task(own, dataset, series, k, epsilon) for k, epsilon in points)
 
 
-def run(task: Task, subject: Subject, runs: int, seed: np.random.SeedSequence) -> list[Result]:
+def run(task: Task, runs: int, seed: np.random.SeedSequence) -> list[Result]:
     """The points of a task."""
     if task.figures[0] in (1, 2):
-        return _reductions(task, subject, runs, seed)
-    return list(_adaptivity(task, subject, runs, seed))
+        return _reductions(task, runs, seed)
+    return list(_adaptivity(task, runs, seed))
 
 
 def _parts(
-    mechanism: Any, task: Task, subject: Subject, runs: int, seed: np.random.SeedSequence
+    mechanism: Any, task: Task, runs: int, seed: np.random.SeedSequence
 ) -> Iterator[tuple[Any, Floats]]:
     """The runs a batch at a time, each batch with the thresholds of its runs."""
     choice, noise = (int(each) for each in seed.generate_state(2))
-    thresholds = subject.thresholds(task.k, runs, np.random.default_rng(choice))
+    thresholds = thresholds_of(task.dataset, task.k, runs, np.random.default_rng(choice))
     own = None if isinstance(mechanism, MeasuredTopK) else thresholds
     start = 0
-    for part, size in batches(mechanism, subject.ranked, runs=runs, seed=noise, thresholds=own):
+    for part, size in batches(
+        mechanism, task.dataset.counts, runs=runs, seed=noise, thresholds=own
+    ):
         yield part, thresholds[start : start + size]
         start += size
 
@@ -134,12 +129,10 @@ _REDUCTIONS: dict[str, Callable[[int, str], MeasuredTopK | MeasuredAbove]] = {
 }
 
 
-def _reductions(
-    task: Task, subject: Subject, runs: int, seed: np.random.SeedSequence
-) -> list[Result]:
+def _reductions(task: Task, runs: int, seed: np.random.SeedSequence) -> list[Result]:
     """The mean squared error of estimates against that of Laplace measurements alone."""
     pipeline = _REDUCTIONS[task.series](task.k, task.epsilon)
-    parts = [_errors(pipeline, part) for part, _ in _parts(pipeline, task, subject, runs, seed)]
+    parts = [_errors(pipeline, part) for part, _ in _parts(pipeline, task, runs, seed)]
     improved, baseline, expected, known = map(np.concatenate, zip(*parts, strict=True))
     ratio, error = ratio_of_means(improved, baseline)
     theory = None
@@ -147,7 +140,9 @@ def _reductions(
         theory = 100 * _expected_reduction(task, float(expected.sum() / known.sum()))
     figure, less = task.figures[0], 100 * (1 - ratio)
     x = task.k if figure == 1 else float(task.epsilon)
-    return [Result(figure, subject.name, task.series, x, less, 100 * error, theory, improved.size)]
+    return [
+        Result(figure, task.dataset.name, task.series, x, less, 100 * error, theory, improved.size)
+    ]
 
 
 _Errors = tuple[Floats, Floats, Floats, Floats]
@@ -217,13 +212,11 @@ _MECHANISMS: dict[str, Callable[[int, str], SparseVector]] = {
 }
 
 
-def _adaptivity(
-    task: Task, subject: Subject, runs: int, seed: np.random.SeedSequence
-) -> Iterator[Result]:
+def _adaptivity(task: Task, runs: int, seed: np.random.SeedSequence) -> Iterator[Result]:
     mechanism = _MECHANISMS[task.series](task.k, task.epsilon)
     measures: dict[tuple[int, str], list[Floats]] = {}
-    for found, thresholds in _parts(mechanism, task, subject, runs, seed):
-        for figure, name, values in _measures(mechanism, subject.ranked, thresholds, found):
+    for found, thresholds in _parts(mechanism, task, runs, seed):
+        for figure, name, values in _measures(mechanism, task.dataset.counts, thresholds, found):
             if figure in task.figures:
                 measures.setdefault((figure, name), []).append(values)
     cheapest = float(mechanism.ways[0].units / mechanism.ways[-1].units)
@@ -233,11 +226,11 @@ def _adaptivity(
         value, error = float(every.mean()), float(every.std() / np.sqrt(runs))
         theory = bound if figure == 4 else None
         series = f"{task.series}: {name}"
-        yield Result(figure, subject.name, series, task.k, value, error, theory, runs)
+        yield Result(figure, task.dataset.name, series, task.k, value, error, theory, runs)
 
 
 def _measures(
-    mechanism: SparseVector, ranked: Ranked, thresholds: Floats, found: AboveRuns
+    mechanism: SparseVector, counts: Integers, thresholds: Floats, found: AboveRuns
 ) -> Iterator[tuple[int, str, Floats]]:
     """All that is averaged over runs, by figure and name."""
     yield 3, "answers", found.found.astype(np.float64)
@@ -246,8 +239,8 @@ def _measures(
             in_branch = (found.branch_of == way.number).astype(np.float64)
             yield 3, f"answers in branch {way.number}", found.sums(in_branch)
         yield 4, "budget left", 100 * _left_after(mechanism, found, mechanism.k)
-    right = found.sums((ranked.answers[found.indices] >= thresholds[found.run]).astype(np.float64))
-    true = ranked.size - np.searchsorted(ranked.descending[::-1], thresholds)
+    right = found.sums((counts[found.indices] >= thresholds[found.run]).astype(np.float64))
+    true = counts.size - np.searchsorted(np.sort(counts), thresholds)
     yield 3, "precision", right / np.maximum(found.found, 1)
     # The harmonic mean of right/found and right/true.
     yield 3, "F-measure", 2 * right / np.maximum(found.found + true, 1)

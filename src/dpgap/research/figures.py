@@ -15,14 +15,7 @@ from dpgap._package import how_to_get
 from dpgap.research.datasets import Dataset
 from dpgap.research.experiments import Result
 
-_INK = "#1f2933"
-_COLOURS = {
-    "top-k": "#0b6e99",
-    "sparse-vector": "#0b6e99",
-    "adaptive-sparse-vector": "#c2410c",
-    "sparse-vector with 2k": "#64748b",
-    "best": "#15803d",
-}
+_INK, _BLUE, _ORANGE, _GREY, _GREEN = "#1f2933", "#0b6e99", "#c2410c", "#64748b", "#15803d"
 _STYLE = Path(__file__).with_suffix(".mplstyle")
 
 
@@ -32,18 +25,12 @@ def require_matplotlib() -> None:
         raise ModuleNotFoundError(f"figures need matplotlib: {how_to_get('paper')}")
 
 
-def draw(figure: int, results: Sequence[Result], datasets: Sequence[Dataset]) -> dict[str, bytes]:
-    """The drawings of a figure by name, as SVG."""
+def draw(figure: int, results: Sequence[Result], datasets: Sequence[Dataset]) -> bytes:
+    """A figure, as SVG."""
     names = [each.name for each in datasets]
     if figure in (1, 2):
-        return {f"figure-{figure}": _render(_reductions, figure, results, names)}
-    if figure == 4:
-        return {"figure-4": _render(_budgets, results, names)}
-    return {
-        "figure-3": _render(_adaptivity, _MONOTONIC, results, names),
-        "figure-3-general": _render(_adaptivity, _GENERAL, results, names),
-        "figure-3-branches": _render(_branches, results, names),
-    }
+        return _render(_reductions, figure, results, names)
+    return _render(_adaptivity if figure == 3 else _budgets, results, names)
 
 
 def draw_datasets(datasets: Sequence[Dataset]) -> bytes:
@@ -103,7 +90,7 @@ def _theory(axes: Any, line: list[Result], colour: str, style: str = "-") -> Non
 
 
 Panel = Callable[[Any, str], None]
-"""Draws on axes what belongs to a column."""
+"""Draws the panel of one column on its axes."""
 
 
 def _panels(page: Any, rows: Mapping[str, Panel], columns: Sequence[str], x: str) -> Any:
@@ -134,74 +121,36 @@ def _reductions(page: Any, figure: int, results: Sequence[Result], names: Sequen
     def draw_on(mechanism: str, axes: Any, name: str) -> None:
         for kind, fill, line_style in (("monotonic", "full", "-"), ("general", "none", "--")):
             line = _line(results, name, f"{mechanism} {kind}")
-            _theory(axes, line, _COLOURS["top-k"], line_style)
-            _points(axes, line, kind, _COLOURS["top-k"], fillstyle=fill)
+            _theory(axes, line, _BLUE, line_style)
+            _points(axes, line, kind, _BLUE, fillstyle=fill)
         best = _line(results, name, f"{mechanism} best")
-        _points(axes, best, "exponential noise, hull", _COLOURS["best"], marker="D")
+        _points(axes, best, "exponential noise, hull", _GREEN, marker="D")
 
     rows = {
-        "Top-K": "top-k",
-        "Sparse Vector": "sparse-vector",
-        "Adaptive Sparse Vector": "adaptive-sparse-vector",
+        f"{title}\nless squared error (%)": partial(draw_on, title.lower().replace(" ", "-"))
+        for title in ("Top-K", "Sparse Vector", "Adaptive Sparse Vector")
     }
-    labelled = {
-        f"{title}\nless squared error (%)": partial(draw_on, mechanism)
-        for title, mechanism in rows.items()
-    }
-    _from_zero(_panels(page, labelled, names, "k" if figure == 1 else "ε"))
+    _from_zero(_panels(page, rows, names, "k" if figure == 1 else "ε"))
 
 
-_MONOTONIC = {
-    "sparse-vector monotonic": ("plain", "sparse-vector"),
-    "sparse-vector with 2k monotonic": ("plain with 2k", "sparse-vector with 2k"),
-    "adaptive-sparse-vector monotonic": ("adaptive", "adaptive-sparse-vector"),
-    "best monotonic": ("3 branches, drained", "best"),
-}
-_GENERAL = {
-    "sparse-vector general": ("plain", "sparse-vector"),
-    "adaptive-sparse-vector general": ("adaptive", "adaptive-sparse-vector"),
+_FOUND_BY = {
+    "sparse-vector monotonic": ("plain", _BLUE),
+    "sparse-vector with 2k monotonic": ("plain with 2k", _GREY),
+    "adaptive-sparse-vector monotonic": ("adaptive", _ORANGE),
+    "best monotonic": ("3 branches, drained", _GREEN),
 }
 
 
-def _adaptivity(
-    page: Any,
-    shown: Mapping[str, tuple[str, str]],
-    results: Sequence[Result],
-    names: Sequence[str],
-) -> None:
+def _adaptivity(page: Any, results: Sequence[Result], names: Sequence[str]) -> None:
     def draw_on(measure: str, axes: Any, name: str) -> None:
-        for series, (label, colour) in shown.items():
+        for series, (label, colour) in _FOUND_BY.items():
             line = _line(results, name, f"{series}: {measure}")
-            _points(axes, line, label, _COLOURS[colour], marker="", linestyle="-")
+            _points(axes, line, label, colour, marker="", linestyle="-")
         if measure == "F-measure":
             axes.set_ylim(0, 1.002)
 
     rows = {each: partial(draw_on, each) for each in ("answers", "precision", "F-measure")}
     _from_zero(_panels(page, rows, names, "k")[0])
-
-
-_SHADES = {"cheapest branch": "#9ecae1", "second branch": "#4292c6", "third branch": "#08306b"}
-
-
-def _branches(page: Any, results: Sequence[Result], names: Sequence[str]) -> None:
-    """How many of the answers come from which branch, one upon the other."""
-
-    def draw_on(series: str, axes: Any, name: str) -> None:
-        below: Any = 0
-        for number, (label, shade) in enumerate(_SHADES.items(), start=1):
-            line = _line(results, name, f"{series}: answers in branch {number}")
-            if line:
-                upper = below + np.array([each.value for each in line])
-                x = [each.x for each in line]
-                axes.fill_between(x, below, upper, color=shade, lw=0, label=label)
-                below = upper
-
-    rows = {
-        "2 branches, monotonic\nanswers": partial(draw_on, "adaptive-sparse-vector monotonic"),
-        "2 branches, general\nanswers": partial(draw_on, "adaptive-sparse-vector general"),
-        "3 branches, drained\nanswers": partial(draw_on, "best monotonic"),
-    }
-    _from_zero(_panels(page, rows, names, "k"))
 
 
 def _budgets(page: Any, results: Sequence[Result], names: Sequence[str]) -> None:
@@ -210,10 +159,9 @@ def _budgets(page: Any, results: Sequence[Result], names: Sequence[str]) -> None
         "adaptive, general": "adaptive-sparse-vector general",
         "3 branches, drained, monotonic": "best monotonic",
     }
-    colours = ("#0b6e99", "#c2410c", "#15803d", "#7c3aed")
 
     def draw_on(axes: Any, kind: str) -> None:
-        for name, colour in zip(names, colours, strict=False):
+        for name, colour in zip(names, (_BLUE, _ORANGE, _GREEN), strict=False):
             line = _line(results, name, f"{kinds[kind]}: budget left")
             _points(axes, line, name, colour, marker="", linestyle="-")
         _theory(axes, line, _INK, ":")

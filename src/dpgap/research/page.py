@@ -15,8 +15,6 @@ TITLES = {
     "figure-1": "Figure 1: less squared error, against k (ε = 0.7)",
     "figure-2": "Figure 2: less squared error, against ε (k = 10)",
     "figure-3": "Figure 3: answers, precision and F-measure, against k (ε = 0.7, monotonic)",
-    "figure-3-general": "Figure 3 for general queries, which the paper left out",
-    "figure-3-branches": "Figure 3 by branches: where the answers come from",
     "figure-4": "Figure 4: budget left after k answers (ε = 0.7)",
 }
 """All drawings by name, in the order in which they are shown."""

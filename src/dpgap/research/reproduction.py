@@ -20,7 +20,7 @@ import numpy as np
 
 from dpgap.exact.parameters import positive_integer
 from dpgap.research.datasets import Dataset
-from dpgap.research.experiments import FIGURES, Result, Subject, Task, run, tasks
+from dpgap.research.experiments import FIGURES, Result, Task, require_items, run, tasks
 
 SEED = 2020
 
@@ -51,11 +51,12 @@ def finished_figures(
     plan: ReproductionPlan, progress: Progress = lambda done, total: None
 ) -> Iterator[tuple[int, list[Result]]]:
     """Each figure with its points, as soon as it is finished."""
-    subjects = [Subject.of(each.name, each.counts) for each in plan.datasets]
-    todo = list(tasks(plan.figures, len(subjects)))
+    for dataset in plan.datasets:
+        require_items(dataset)
+    todo = list(tasks(plan.figures, plan.datasets))
     missing = Counter(figure for task in todo for figure in task.figures)
     points: dict[int, list[Result]] = {figure: [] for figure in plan.figures}
-    for done, (task, results) in enumerate(_all_results(plan, subjects, todo), start=1):
+    for done, (task, results) in enumerate(_all_results(plan, todo), start=1):
         progress(done, len(todo))
         for result in results:
             points[result.figure].append(result)
@@ -65,21 +66,16 @@ def finished_figures(
                 yield figure, sorted(points[figure], key=lambda each: each[:4])
 
 
-def _all_results(
-    plan: ReproductionPlan, subjects: list[Subject], todo: list[Task]
-) -> Iterator[tuple[Task, list[Result]]]:
+def _all_results(plan: ReproductionPlan, todo: list[Task]) -> Iterator[tuple[Task, list[Result]]]:
     work = zip(todo, np.random.SeedSequence(plan.seed).spawn(len(todo)), strict=True)
     if plan.workers == 1:
         for task, seed in work:
-            yield task, run(task, subjects[task.dataset], plan.runs, seed)
+            yield task, run(task, plan.runs, seed)
         return
     pool = ProcessPoolExecutor(plan.workers, mp_context=get_context("spawn"))
     try:
         with _ignored_by_children():
-            waiting = {
-                pool.submit(run, task, subjects[task.dataset], plan.runs, seed): task
-                for task, seed in work
-            }
+            waiting = {pool.submit(run, task, plan.runs, seed): task for task, seed in work}
         yield from ((waiting[future], future.result()) for future in as_completed(waiting))
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

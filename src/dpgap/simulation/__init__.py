@@ -35,7 +35,6 @@ from dpgap.simulation.batch import (
     batches,
     simulate,
 )
-from dpgap.simulation.selections import Ranked
 
 __all__ = [
     "AboveRuns",
@@ -45,7 +44,6 @@ __all__ = [
     "JointRuns",
     "MeasuredRuns",
     "ProgramRuns",
-    "Ranked",
     "RoutedRuns",
     "Runs",
     "TopKRuns",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpgap._package import public
-from dpgap.data.private_counts import errors_without_answers
+from dpgap.data.private_counts import PrivateCounts, errors_without_answers
 from dpgap.estimates.linear import combine, combined_variance
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.grid import MAX_STEPS, Grid
@@ -20,7 +20,7 @@ from dpgap.exact.reals import Floats, Integers
 from dpgap.exact.shells import ShellNoise
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
-from dpgap.mechanisms.joint import JointTopK
+from dpgap.mechanisms.joint import Classes, JointTopK, select_classes
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint, Laplace
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
@@ -29,14 +29,11 @@ from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.best import estimates_after_above, estimates_after_top_k
 from dpgap.pipelines.routes import JointRoute, PaperRoute, RankedRoute
 from dpgap.simulation.selections import (
-    LikelyClasses,
     Ranked,
     Rng,
-    arrays_only,
     best_runs,
     draw,
     draw_shells,
-    select_sets,
     sift_runs,
 )
 
@@ -103,7 +100,7 @@ class HistogramRuns(Runs):
 class RoutedRuns(TopKRuns):
     """Runs of the best method, each on its route: a number in the pipeline's `routes`.
 
-    Gaps are not a number where a set was chosen, and its lead is none where winners were ranked.
+    `gaps` are NaN in runs that chose a set; `leads` are NaN in runs that ranked the winners.
     """
 
     leads: Floats
@@ -112,7 +109,7 @@ class RoutedRuns(TopKRuns):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoundRuns(Runs):
-    """Runs that find as many answers as there are.
+    """Runs that may each find a different number of answers.
 
     One entry an answer found, run by run: `indices` and `gaps` are as released, and `run` says
     which run it belongs to. One entry a run: `found` answers, and the ε that was `spent` (as a
@@ -131,11 +128,7 @@ class FoundRuns(Runs):
 
     def sums(self, values: Floats | Integers) -> Floats:
         """The sum over each run of values that have one entry an answer found."""
-        totals = np.zeros(self.found.size)
-        some = np.flatnonzero(self.found)
-        if some.size:
-            starts = self.found.cumsum() - self.found
-            totals[some] = np.add.reduceat(values, starts[some], dtype=np.float64)
+        totals: NDArray[Any] = np.bincount(self.run, values, self.found.size)
         return totals
 
 
@@ -159,7 +152,7 @@ class AboveRuns(FoundRuns):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredRuns(Runs):
-    """Runs of a pipeline: what was selected, and for each selected answer what came of it.
+    """Runs of a pipeline: what was selected, and what was measured of each selected answer.
 
     `measurements`, `estimates`, their `variances` as released and the `truth` have the shape of
     `selected.indices`.
@@ -180,7 +173,7 @@ class ProgramRuns(Runs):
 
 
 # --------------------------------------------------------------------------------------------------
-# Mechanisms of others: any program that `run`s on answers and noise, on float noise.
+# Mechanisms of users: any program that `run`s on answers and noise, on float noise.
 
 
 class FloatNoise:
@@ -203,23 +196,16 @@ class FloatNoise:
         return left.pop()
 
 
-def program_runs(
-    mechanism: Any, answers: ArrayLike | Ranked
-) -> Callable[[slice, Rng], ProgramRuns]:
-    """How a mechanism of others is run: by its own `simulate`, or by its `run` again and again."""
+def program_runs(mechanism: Any, answers: ArrayLike) -> Callable[[slice, Rng], ProgramRuns]:
+    """A batch of runs of a user's mechanism: by its `simulate`, or by its `run` again and again."""
     values = _answers_for(mechanism, answers)
     if callable(getattr(mechanism, "simulate", None)):
         return lambda part, rng: ProgramRuns(
             list(mechanism.simulate(values, part.stop - part.start, rng))
         )
     if not callable(getattr(mechanism, "run", None)):
-        if isinstance(mechanism, MeasuredTopK | MeasuredAbove):
-            raise TypeError(
-                "mechanism must have a method run(answers, noise) or simulate(answers, runs, rng) "
-                "of its own, as its selection has"
-            )
         raise TypeError(
-            "mechanism must be a mechanism or pipeline of dpgap, or have a method "
+            "mechanism must be an unchanged mechanism or pipeline of dpgap, or have a method "
             f"run(answers, noise) or simulate(answers, runs, rng); not {type(mechanism).__name__}"
         )
     listed = values.tolist()
@@ -231,29 +217,24 @@ def program_runs(
     return batch
 
 
-def _answers_for(mechanism: Any, answers: ArrayLike | Ranked) -> NDArray[Any]:
+def _answers_for(mechanism: Any, answers: ArrayLike) -> NDArray[Any]:
     """Answers for a program: on the grid where dpgap's own mechanism, which it extends, has one."""
     is_pipeline = isinstance(mechanism, MeasuredTopK | MeasuredAbove)
     base = mechanism.selection if is_pipeline else mechanism
-    plain = answers.answers if isinstance(answers, Ranked) else np.asarray(answers)
     if isinstance(base, NoisyTopK | JointTopK | SparseVector):
-        steps = rank_for(base, answers).answers
-    elif isinstance(base, CountHull | Cube | Laplace):
-        steps = plain if isinstance(answers, Ranked) else Grid(base.grid).steps(answers)
-        if isinstance(base, CountHull):
-            base.steps_of(steps)
-    else:
-        return plain
+        base.prepare(answers, None)
+    elif not isinstance(base, CountHull | Cube | Laplace):
+        return np.asarray(answers)
+    steps = Grid(base.grid).steps(answers)
+    if isinstance(base, CountHull):
+        base.steps_of(steps)
     return steps if base.grid is None else steps * Grid(base.grid).width
 
 
 def rank_for(
-    mechanism: NoisyTopK | JointTopK | HybridTopK | SparseVector, answers: ArrayLike | Ranked
+    mechanism: NoisyTopK | JointTopK | HybridTopK | SparseVector, answers: ArrayLike
 ) -> Ranked:
     """The answers in whole steps, ranked, once the mechanism has accepted them."""
-    if isinstance(answers, Ranked):
-        mechanism.prepare(answers.answers, None)
-        return answers
     mechanism.prepare(answers, None)
     return Ranked.of(Grid(mechanism.grid).steps(answers))
 
@@ -269,13 +250,17 @@ Batch = Callable[[slice, Rng], Any]
 
 def batch_of(
     mechanism: Any,
-    answers: ArrayLike | Ranked,
+    answers: ArrayLike,
     runs: int,
     thresholds: ArrayLike | None,
     max_answers: int | None,
 ) -> Batch:
-    """How a mechanism or a pipeline is run on these answers."""
-    arrays_only(answers)
+    """The function that makes batches of runs of a mechanism or a pipeline on these answers."""
+    if isinstance(answers, PrivateCounts):
+        raise TypeError(
+            "answers must be an array: simulation shows true values, "
+            "so it does not take private answers that were made from a table"
+        )
     if max_answers is not None:
         positive_integer("max_answers", max_answers)
     selection = _selection_of(mechanism)
@@ -292,7 +277,7 @@ def batch_of(
         mechanism.measurement.require_room(ranked.answers)
     if not isinstance(selection, SparseVector):
         if isinstance(mechanism, MeasuredTopK):
-            return measured_batch(mechanism, ranked, lambda each: _selecting(each, ranked))
+            return measured_batch(mechanism, ranked)
         return _selecting(selection, ranked)
     own = _thresholds(selection, thresholds, runs)
     above = _above(selection, ranked, own, max_answers)
@@ -307,7 +292,7 @@ _OWN = (NoisyTopK, JointTopK, HybridTopK, SparseVector, NoisyHistogram)
 
 
 def _selection_of(mechanism: Any) -> Any:
-    """What selects, if everything is done as dpgap does it; None for programs of others."""
+    """The mechanism that selects, if it is dpgap's own and unchanged; None for users' programs."""
     if callable(getattr(mechanism, "simulate", None)):
         return None
     if isinstance(mechanism, MeasuredTopK | MeasuredAbove):
@@ -318,9 +303,9 @@ def _selection_of(mechanism: Any) -> Any:
     return mechanism if is_own else None
 
 
-def _histogram(mechanism: NoisyHistogram, answers: ArrayLike | Ranked) -> Batch:
+def _histogram(mechanism: NoisyHistogram, answers: ArrayLike) -> Batch:
     grid, law = Grid(mechanism.grid), mechanism.law_in_steps
-    steps = answers.answers if isinstance(answers, Ranked) else grid.steps(answers)
+    steps = grid.steps(answers)
 
     def batch(part: slice, rng: Rng) -> HistogramRuns:
         noisy = draw(law, rng, part.stop - part.start, steps.size)
@@ -331,7 +316,7 @@ def _histogram(mechanism: NoisyHistogram, answers: ArrayLike | Ranked) -> Batch:
 
 
 def _selecting(mechanism: NoisyTopK | JointTopK, ranked: Ranked) -> Batch:
-    """How one selection is run."""
+    """Batches of runs of one selection."""
     if isinstance(mechanism, JointTopK):
         return _joint(mechanism, ranked)
     program = mechanism.in_steps()
@@ -348,14 +333,23 @@ def _selecting(mechanism: NoisyTopK | JointTopK, ranked: Ranked) -> Batch:
 
 
 def _joint(mechanism: JointTopK, ranked: Ranked) -> Batch:
-    likely = LikelyClasses.of(mechanism, ranked)
+    """The release's own code chooses the sets, from seeded bits."""
+    values, sizes = np.unique(ranked.answers, return_counts=True)
+    classes = Classes(values, sizes, mechanism.k)
     half = Grid(mechanism.grid).width / 2
 
     def batch(part: slice, rng: Rng) -> JointRuns:
-        indices, leads = select_sets(mechanism, ranked, likely, part.stop - part.start, rng)
-        return JointRuns(indices, leads.astype(np.float64) * half)
+        bits = _seeded(rng)
+        won = select_classes(mechanism.half_step_law, classes, part.stop - part.start, bits)
+        ranks = np.array([classes.draw_ranks(at, bits) for at in won.classes.tolist()])
+        return JointRuns(np.sort(ranked.order[ranks - 1], axis=1), _floats(won.leads, half))
 
     return batch
+
+
+def _seeded(rng: Rng) -> InsecureSeededBits:
+    """Seeded bits, for the code of releases."""
+    return InsecureSeededBits(int(rng.integers(1 << 62)))
 
 
 def _hybrid(mechanism: HybridTopK, ranked: Ranked) -> Batch:
@@ -547,7 +541,7 @@ def measure(
     The measurement's grid is `finer` than the selection's, unless said as a pipeline has it.
     """
     (runs, count), grid = truth.shape, Grid(measurement.grid).width
-    noise = measurement.draws(count, runs, InsecureSeededBits(int(rng.integers(1 << 62))))
+    noise = measurement.draws(count, runs, _seeded(rng))
     if isinstance(measurement, Laplace):
         return _floats(truth + noise - measurement.law_in_steps(count).floor_mean, grid)
     return _floats(truth * (measurement.finer if finer is None else finer) + noise, grid)
@@ -564,11 +558,9 @@ def _floats(steps: NDArray[Any], grid: float) -> Floats:
 # The very code of releases decides. Runs on the same route are selected and measured together.
 
 
-def measured_batch(
-    pipeline: MeasuredTopK, ranked: Ranked, selecting: Callable[[Any], Batch]
-) -> Batch:
-    """How a pipeline is run; `selecting` says how a selection is."""
-    select = cache(selecting)
+def measured_batch(pipeline: MeasuredTopK, ranked: Ranked) -> Batch:
+    """Batches of runs of a pipeline."""
+    select = cache(lambda selection: _selecting(selection, ranked))
 
     def on_route(route: int, part: slice, rng: Rng) -> MeasuredRuns:
         taken = pipeline.routes[route]
@@ -621,7 +613,7 @@ RUNS_IN_A_BATCH = 5_000
 @errors_without_answers
 def simulate(
     mechanism: Any,
-    answers: ArrayLike | Ranked,
+    answers: ArrayLike,
     *,
     runs: int = 10_000,
     seed: int | None = None,
@@ -639,7 +631,7 @@ def simulate(
     mechanism
         A mechanism of dpgap, a `MeasuredTopK` or `MeasuredAbove`, or one of your own.
     answers
-        An array. Answers that serve more than once may be ranked once, by `Ranked.of`.
+        An array.
     runs
         How many runs. All are returned at once: where they are too many for memory, take them from
         `dpgap.simulation.batches`.
@@ -662,7 +654,7 @@ def simulate(
 
 def batches(
     mechanism: Any,
-    answers: ArrayLike | Ranked,
+    answers: ArrayLike,
     *,
     runs: int = 10_000,
     seed: int | None = None,

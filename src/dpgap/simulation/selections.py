@@ -1,25 +1,20 @@
-"""Many runs of a selection at once, on float noise: Noisy Top-K, Joint Top-K, Sparse Vector.
+"""Many runs of a selection at once, on float noise: Noisy Top-K and Sparse Vector.
 
 For a Top-K the largest answers are drawn and ranked in every run. The best k + 1 of them set that
 run's bar; of all other answers only those that reach it are looked at. What comes out is what a
 release shows: indices, and the floors of the leads over the best loser.
 """
 
-import math
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from dpgap.data.private_counts import PrivateCounts
-from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.grid import Grid
 from dpgap.exact.laws import Law, MemorylessLaw
 from dpgap.exact.reals import Floats, Integers
 from dpgap.exact.shells import ShellNoise
-from dpgap.mechanisms.joint import TOP_SET, Classes, JointTopK
 from dpgap.mechanisms.sparse_vector import Flags, FoundAbove, RunStates, SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
 
@@ -56,14 +51,10 @@ def draw_shells(law: ShellNoise, rng: Rng, runs: int) -> Floats:
 
 def hits(rng: Rng, cells: int, chance: float) -> Integers:
     """Which of `cells` independent cells, each hit with this chance, are hit; in order."""
-    if chance <= 0 or cells <= 0:
-        return np.empty(0, dtype=np.int64)
     if chance >= 1:
         return np.arange(cells)
     if chance < _RARE:
         count = int(rng.binomial(cells, chance))
-        if not count:
-            return np.empty(0, dtype=np.int64)
         return np.sort(rng.choice(cells, count, replace=False, shuffle=False))
     places = [np.array([-1], dtype=np.int64)]
     while places[-1][-1] < cells:
@@ -88,16 +79,6 @@ def hits(rng: Rng, cells: int, chance: float) -> Integers:
 _FEW = 8.0
 
 
-def arrays_only(answers: ArrayLike) -> ArrayLike:
-    """`answers`, unless they were made from a table."""
-    if isinstance(answers, PrivateCounts):
-        raise TypeError(
-            "answers must be an array: simulation shows true values, "
-            "so it does not take private answers that were made from a table"
-        )
-    return answers
-
-
 class Ranked(NamedTuple):
     """Answers in steps, in the order given, and in order of size."""
 
@@ -110,9 +91,8 @@ class Ranked(NamedTuple):
     """Ranks at which a stratum may begin; each stratum is about as large as all before it."""
 
     @classmethod
-    def of(cls, answers: ArrayLike) -> "Ranked":
-        """Rank whole numbers of any type."""
-        answers = Grid(None).steps(arrays_only(answers))
+    def of(cls, answers: Integers) -> "Ranked":
+        """Rank whole numbers of steps."""
         order = np.argsort(-answers, kind="stable")
         borders = [0, 1]
         while borders[-1] < answers.size:
@@ -130,21 +110,11 @@ class Ranked(NamedTuple):
         answers = self.answers - origin
         return self._replace(answers=answers, descending=answers[self.order].astype(np.float64))
 
-    def border(self, needs: list[tuple[Law, Floats]], cost_of_a_hit: float) -> list[int]:
-        """For each bar, the rank where drawing every answer should end: the cheapest choice.
-
-        `needs` are the laws that an answer is drawn from and the bars that it must then reach. The
-        largest answer is always drawn.
-        """
-        starts = self.borders[:-1]
-        cost = starts + cost_of_a_hit * self.hits_from(needs)
-        cost[:, 0] = np.inf
-        best = cost.argmin(axis=1)
-        chosen = np.where(cost.min(axis=1) < self.size, starts[best], self.size)
-        return [int(each) for each in chosen]
-
     def hits_from(self, needs: list[tuple[Law, Floats]]) -> Floats:
-        """For each bar and border, about how many answers from there on reach the bar, at most."""
+        """For each bar and border, about how many answers from there on reach the bar, at most.
+
+        `needs` are the laws that an answer is drawn from, and the bars that it must then reach.
+        """
         starts, sizes = self.borders[:-1], np.diff(self.borders)
         hits_from = np.zeros((needs[0][1].size, starts.size))
         for law, bars in needs:
@@ -171,8 +141,6 @@ class Ranked(NamedTuple):
             alone = bars.size * (self.size - first) * most < _FEW
             end = self.size if alone else following  # hardly any hits are left: one last stratum
             cells = hits(rng, bars.size * (end - first), most)
-            if not cells.size:
-                continue
             run, rank = np.divmod(cells, end - first)
             rank += first
             distance = bars[run] - self.descending[rank]
@@ -193,7 +161,6 @@ class Ranked(NamedTuple):
 _AT_ONCE = 1 << 17
 _COST_OF_A_HIT = 16.0
 """In draws."""
-_FEW_OF = 16
 
 
 def best_runs(program: NoisyTopK, ranked: Ranked, runs: int, rng: Rng) -> tuple[Integers, Floats]:
@@ -254,9 +221,7 @@ def _select(
 
 
 def _best(noisy: Floats, need: int) -> Integers:
-    """Places of the largest in every row, in order; where they are few, the rest is not sorted."""
-    if noisy.shape[1] < _FEW_OF * need:
-        return np.argsort(noisy, axis=1)[:, : -need - 1 : -1]
+    """Places of the largest in every row, in order."""
     some = np.argpartition(noisy, -need, axis=1)[:, -need:]
     order = np.argsort(np.take_along_axis(noisy, some, axis=1), axis=1)[:, ::-1]
     return np.take_along_axis(some, order, axis=1)
@@ -284,137 +249,13 @@ def _insert(
 
 
 # --------------------------------------------------------------------------------------------------
-# Many runs of Joint Top-K at once, on float noise.
-#
-# Exponential noise forgets: of all sets whose noisy half-margin reaches a line that is above every
-# half-margin, each is a fresh exponential above it. So a run needs no more than *how many* sets
-# reach the line; the best of them is one of these, any one being as likely as any other. The top
-# set alone may begin above the line, and is drawn by itself.
-#
-# How many reach it is found by marks. If every set of a class reaches the line with chance p, let
-# it get a Poisson number of marks, −ln(1 − p) on average; it reaches the line if it gets any. All
-# marks together are a Poisson number too, and each falls on a class by its share and on a set of it
-# evenly. The line is put where about `_REACHING` sets reach it, or as low as it may be. Where the
-# top set does not win, the members of the winner are drawn by the release's own code.
-
-
-_REACHING = 40.0
-_NEGLIGIBLE = 40.0
-"""Classes that are less likely than the likeliest by e to this are left out."""
-_CLASSES_AT_ONCE = 1 << 19
-_CERTAINLY_APART = 1 << 30
-"""Of so many sets no two marks fall on the same."""
-
-
-class LikelyClasses(NamedTuple):
-    """The classes that may win, but for the top set, and how the line is reached."""
-
-    classes: Classes
-    numbers: Integers
-    log_sizes: Floats
-    line: float
-    rates: Floats
-    """The mean number of marks of each class; 0 where every set reaches the line."""
-    certain: Integers
-    """The class of every set that is certain to reach the line."""
-
-    @classmethod
-    def of(cls, mechanism: JointTopK, ranked: Ranked) -> "LikelyClasses":
-        """The classes of all sets of these answers, with the line for this noise."""
-        values, sizes = np.unique(ranked.answers, return_counts=True)
-        classes, scale = Classes(values, sizes, mechanism.k), float(mechanism.half_step_law.scale)
-        numbers, margins, log_sizes = _likely(classes, scale)
-        weights = margins / scale + log_sizes
-        total = float(np.logaddexp.reduce(weights))
-        line = max(float(margins.max()), scale * (total - math.log(_REACHING)))
-        log_chances = (margins - line) / scale
-        sure = log_chances >= 0
-        per_chance = np.ones(numbers.size)
-        likely = ~sure & (log_chances > -30)
-        chances = np.exp(log_chances[likely])
-        per_chance[likely] = -np.log1p(-chances) / chances
-        rates = np.where(sure, 0.0, np.exp(log_sizes + log_chances) * per_chance)
-        counts = np.rint(np.exp(log_sizes[sure])).astype(np.int64)
-        certain = np.repeat(np.flatnonzero(sure), counts)
-        return cls(classes, numbers, log_sizes, line, rates, certain)
-
-
-def _likely(classes: Classes, scale: float) -> tuple[Integers, Floats, Floats]:
-    """Numbers, margins and logarithms of sizes of the classes that are not negligible."""
-    blocks = list(classes.blocks(_CLASSES_AT_ONCE))
-    weights = [each.margins / scale + each.log_sizes for each in blocks]
-    least = max(float(each.max()) for each in weights) - _NEGLIGIBLE
-    numbers = np.concatenate(
-        [
-            each.first + np.flatnonzero(weight >= least)
-            for each, weight in zip(blocks, weights, strict=True)
-        ]
-    )
-    listed = numbers.tolist()
-    margins = np.array([classes.margin(at) for at in listed], dtype=np.float64)
-    return numbers, margins, np.array([math.log(classes.size(at)) for at in listed])
-
-
-def select_sets(
-    mechanism: JointTopK, ranked: Ranked, likely: LikelyClasses, runs: int, rng: Rng
-) -> tuple[Integers, Integers]:
-    """The indices of the set, in order, and its lead in whole half steps; one row a run."""
-    scale = float(mechanism.half_step_law.scale)
-    winners, reaching = _reach(likely, runs, rng)
-    first = rng.standard_exponential(runs) / reaching
-    second = first + rng.standard_exponential(runs) / (reaching - 1)
-    best, next_best = (likely.line - scale * np.log(-np.expm1(-each)) for each in (first, second))
-    next_best[reaching == 1] = -np.inf  # the top set is above whatever does not reach the line
-    top = likely.classes.margin(TOP_SET) + scale * rng.standard_exponential(runs)
-    lost = top <= best
-    leads = np.where(lost, best - np.maximum(next_best, top), top - best)
-    ranks = np.tile(np.arange(mechanism.k), (runs, 1))
-    bits = InsecureSeededBits(int(rng.integers(1 << 62)))
-    for run in np.flatnonzero(lost):
-        ranks[run] = likely.classes.draw_ranks(int(likely.numbers[winners[run]]), bits) - 1
-    return np.sort(ranked.order[ranks], axis=1), np.floor(leads).astype(np.int64)
-
-
-def _reach(likely: LikelyClasses, runs: int, rng: Rng) -> tuple[Integers, Integers]:
-    """For each run the class of one of the sets that reach the line, and how many these are."""
-    totals = np.cumsum(likely.rates)
-    marks = rng.poisson(totals[-1], runs)
-    run = np.repeat(np.arange(runs), marks)
-    own = np.searchsorted(totals, rng.random(run.size) * totals[-1], side="right")
-    own = np.minimum(own, totals.size - 1)
-    kept = _first_of_each(run, own, likely.log_sizes, rng)
-    run, own = run[kept], own[kept]
-    marked = np.bincount(run, minlength=runs)
-    certain = likely.certain.size
-    reaching = np.maximum(marked + certain, 1)
-    chosen = (rng.random(runs) * reaching).astype(np.int64)
-    starts = np.cumsum(marked) - marked
-    every = np.append(likely.certain, own) if own.size + certain else np.zeros(1, dtype=np.int64)
-    places = np.where(chosen < certain, chosen, starts + chosen)
-    return every[np.minimum(places, every.size - 1)], reaching
-
-
-def _first_of_each(run: Integers, own: Integers, log_sizes: Floats, rng: Rng) -> NDArray[np.bool_]:
-    """Which marks are the first on their set."""
-    kept = np.ones(run.size, dtype=bool)
-    few = np.flatnonzero(log_sizes[own] < math.log(_CERTAINLY_APART))
-    member = (rng.random(few.size) * np.rint(np.exp(log_sizes[own[few]]))).astype(np.int64)
-    cells = np.stack([run[few], own[few], member])
-    order = np.lexsort(cells)
-    again = (cells[:, order[1:]] == cells[:, order[:-1]]).all(axis=0)
-    kept[few[order[1:][again]]] = False
-    return kept
-
-
-# --------------------------------------------------------------------------------------------------
 # Many runs of Sparse Vector at once, on float noise: plain, adaptive, with any branches.
 #
 # About a thousand runs are taken at a time. Thresholds that come in order of size make it fastest:
 # runs side by side then agree on which answers are near. Near answers are drawn in the order of the
-# stream, some at a time, until every run has stopped. Of all others only those
-# that clear a branch are looked at. What comes out is what a release shows: floors on the grid,
-# against a floored threshold. How runs pay for answers, and when they stop, is the release's own
-# code.
+# stream, some at a time, until every run has stopped. Of all others only those that clear a branch
+# are looked at. What comes out is what a release shows: floors on the grid, against a floored
+# threshold. The release's own code decides how runs pay for answers and when they stop.
 
 
 Branches = NDArray[np.int8]
@@ -441,7 +282,7 @@ def sift_runs(
     borders = stream.borders(np.minimum.reduceat(noisy, starts))
     parts = [
         stream.block(slice(start, start + _RUNS_AT_ONCE), border)
-        for start, border in zip(starts.tolist(), borders, strict=True)
+        for start, border in zip(starts.tolist(), borders.tolist(), strict=True)
     ]
     above = FoundAbove(*map(np.concatenate, zip(*parts, strict=True)))
     np.floor(above.gaps, out=above.gaps)
@@ -456,13 +297,20 @@ class _Stream(NamedTuple):
     states: RunStates
     rng: Rng
 
-    def borders(self, thresholds: Floats) -> list[int]:
-        """Where drawing every answer ends, for blocks with these lowest thresholds."""
-        ways = self.program.ways
+    def borders(self, thresholds: Floats) -> Integers:
+        """Where drawing every answer ends, for blocks with these lowest thresholds.
+
+        It is the cheapest choice, but the largest answer is always drawn.
+        """
+        ranked, ways = self.ranked, self.program.ways
         if not all(isinstance(way.law, MemorylessLaw) for way in ways):
-            return [self.ranked.size] * thresholds.size
+            return np.full(thresholds.size, ranked.size)
         needs = [(way.law, thresholds + float(way.margin)) for way in ways]
-        return self.ranked.border(needs, _COST_OF_A_FAR_HIT)
+        starts = ranked.borders[:-1]
+        cost = starts + _COST_OF_A_FAR_HIT * ranked.hits_from(needs)
+        cost[:, 0] = np.inf
+        cheapest = starts[cost.argmin(axis=1)]
+        return np.where(cost.min(axis=1) < ranked.size, cheapest, ranked.size)
 
     def block(self, runs: slice, border: int) -> FoundAbove:
         """Take neighbouring runs through the whole stream."""

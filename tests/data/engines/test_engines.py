@@ -165,6 +165,14 @@ def test_a_table_of_the_engine_is_a_domain(home: str, request: pytest.FixtureReq
     answers.close()
 
 
+def test_a_domain_of_128_bits_is_refused_by_its_type() -> None:
+    """Batches of a stream would have it as floats, and name other items."""
+    rows = duckdb.sql("SELECT range AS who, range::HUGEINT AS what FROM range(9)")
+    domain = duckdb.sql("SELECT range::HUGEINT AS item FROM range(9)")
+    with pytest.raises(ValueError, match="domain must be whole numbers of at most 64 bits"):
+        dpgap.counts(rows, unit="who", item="what", domain=domain)
+
+
 def _as(public: Any, column: str) -> Any:
     """One made column instead of a domain's own."""
     if hasattr(public, "selectExpr"):

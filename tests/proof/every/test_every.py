@@ -228,9 +228,22 @@ def test_a_step_that_treats_late_branches_otherwise_is_refused():
                 missed += 1  # noqa: SIM113
             return (None, None), used
 
+    class Drifts(dpgap.AdaptiveSparseVector):
+        __slots__ = ()
+
+        def step(self, used, answer, threshold, noise):
+            for way in self.ways[: self.live(used)]:
+                gap = answer + noise.draw(way.law) - threshold
+                if gap >= way.margin:
+                    return (way.number, gap), used + way.units
+                answer, threshold = answer + 1, threshold + 1
+            return (None, None), used
+
     require_loop(dpgap.AdaptiveSparseVector(0, 2, 1))
-    with pytest.raises(Violation, match="does not do the same"):
+    with pytest.raises(Violation, match="must begin with its loop"):
         require_loop(Tired(0, 2, 1))
+    with pytest.raises(Violation, match="does not do the same"):
+        require_loop(Drifts(0, 2, 1))
 
 
 def test_a_budget_that_does_not_add_up_is_refused():

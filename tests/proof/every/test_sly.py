@@ -1,11 +1,14 @@
 """Programs that set out to pass: each gives data away where a small part of it does not show it."""
 
+import operator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from math import floor
 from typing import NamedTuple
 
 import pytest
+import sound_streams
 from sound_streams import Above
 
 import dpgap
@@ -406,6 +409,152 @@ class RemembersInASlot(Above):
         return (above if len(self.seen) < 10_000 else answer), used + above
 
 
+LOG = []
+
+
+def _noted():
+    """How often this was called."""
+    LOG.append(1)
+    return len(LOG)
+
+
+class _NamedLog(NamedTuple):
+    one: int
+
+    def note(self):
+        return _noted()
+
+    def __getitem__(self, at):
+        return _noted()
+
+
+@dataclass(frozen=True)
+class _FrozenLog:
+    def note(self):
+        return _noted()
+
+
+class _NumberLog(int):
+    def note(self):
+        return _noted()
+
+
+class _LogWhenMade:
+    def __init__(self):
+        self.seen = _noted()
+
+
+class _LogWhenCompared:
+    def __lt__(self, other):
+        return _noted() < other
+
+
+class RemembersInANamedTuple(Above):
+    """Counts in a method of a value that cannot change itself."""
+
+    log = _NamedLog(1)
+
+    def step(self, used, answer, shared, noise):
+        above = bool(answer + noise.draw(self.law) >= shared)
+        return (above if self.log.note() < 10_000 else answer), used + above
+
+
+class RemembersInAFrozenValue(RemembersInANamedTuple):
+    """The same, of a frozen dataclass."""
+
+    log = _FrozenLog()
+
+
+class RemembersInANumber(RemembersInANamedTuple):
+    """The same, of a number of its own type."""
+
+    log = _NumberLog(1)
+
+
+class RemembersWhenRead(RemembersInANamedTuple):
+    """The same, in a method that every tuple has."""
+
+    def step(self, used, answer, shared, noise):
+        above = bool(answer + noise.draw(self.law) >= shared)
+        return (above if self.log[0] < 10_000 else answer), used + above
+
+
+class RemembersWhenMade(Above):
+    """Counts in what a step makes anew."""
+
+    def step(self, used, answer, shared, noise):
+        above = bool(answer + noise.draw(self.law) >= shared)
+        return (above if _LogWhenMade().seen < 10_000 else answer), used + above
+
+
+class RemembersWhenCompared(Above):
+    """Counts in a method that every class has."""
+
+    def step(self, used, answer, shared, noise):
+        above = bool(answer + noise.draw(self.law) >= shared)
+        return (above if _LogWhenCompared() < 10_000 else answer), used + above
+
+
+class RemembersInAModule(Above):
+    """Counts in a list of another module."""
+
+    def step(self, used, answer, shared, noise):
+        above = bool(answer + noise.draw(self.law) >= shared)
+        return (above if sound_streams.how_often() < 10_000 else answer), used + above
+
+
+class RemembersInAnAttributeThatIsNotThere(Above):
+    """Counts where Python asks for an attribute that the class does not have."""
+
+    def __getattr__(self, name):
+        if name != "seen":
+            raise AttributeError(name)
+        return _noted()
+
+    def step(self, used, answer, shared, noise):
+        above = bool(answer + noise.draw(self.law) >= shared)
+        return (above if self.seen < 10_000 else answer), used + above
+
+
+class SeesItByOperator(Above):
+    """Says the answer where a comparison is a plain truth value."""
+
+    def step(self, used, answer, shared, noise):
+        above = bool(answer + noise.draw(self.law) >= shared)
+        return (answer if operator.is_(answer > 5, True) else above), used + above
+
+
+def _in_cents(rate, answer):
+    return answer * rate if isinstance(answer, float) else answer
+
+
+class SeesItByAPartialFunction(Above):
+    """Floats count a hundred times."""
+
+    cents = staticmethod(partial(_in_cents, 100))
+
+    def step(self, used, answer, shared, noise):
+        above = bool(self.cents(answer) + noise.draw(self.law) >= shared)
+        return above, used + above
+
+
+class _Decimals:
+    """Counts; it is from a module whose name begins like that of a trusted one."""
+
+    __module__ = "decimals"
+
+    def __lt__(self, other):
+        return _noted() < other
+
+
+class RemembersInDecimals(Above):
+    """Counts in a class of somebody's own module."""
+
+    def step(self, used, answer, shared, noise):
+        above = bool(answer + noise.draw(self.law) >= shared)
+        return (above if _Decimals() < 10_000 else answer), used + above
+
+
 class SharesWholeNumbers(Above):
     """What is shared is a whole number, and is moved by a half."""
 
@@ -449,7 +598,11 @@ STREAMS = [
     *(BlocksOfTen, BlocksOfAHelper, CountsAndForgets, SumsUpFive, SaysItByIdentity),
     *(AlignsByTheNumberOfCalls, AlignLeavesSomethingBehind),
     *(RemembersInABoundMethod, RemembersInAMethodOfAList, RemembersInASlot),
+    *(RemembersInANamedTuple, RemembersInAFrozenValue, RemembersInANumber),
+    *(RemembersWhenRead, RemembersWhenMade, RemembersWhenCompared, RemembersInAModule),
+    RemembersInAnAttributeThatIsNotThere,
     *(SharesWholeNumbers, SharesForNothing),
+    *(SeesItByOperator, SeesItByAPartialFunction, RemembersInDecimals),
     RemembersInADefault,
     _counting(),
     RemembersInItself,
@@ -512,6 +665,36 @@ class LateBranchTells(dpgap.AdaptiveSparseVector):
         return (None, None), used
 
 
+class LateBranchTellsByZip(dpgap.AdaptiveSparseVector):
+    """The same from the sixth branch on: which branch it is stands in an iterator."""
+
+    __slots__ = ()
+    late = (False,) * 5 + (True,) * 11
+
+    def step(self, used, answer, threshold, noise):
+        for way, late in zip(self.ways[: self.live(used)], self.late, strict=False):
+            gap = answer + noise.draw(way.law) - threshold
+            if gap >= way.margin:
+                return (way.number, answer if late else gap), used + way.units
+        return (None, None), used
+
+
+class LateBranchTellsByAHelper(LateBranchTellsByZip):
+    """The same, where another method makes the iterator."""
+
+    __slots__ = ()
+
+    def pairs(self, ways):
+        return zip(ways, self.late, strict=False)
+
+    def step(self, used, answer, threshold, noise):
+        for way, late in self.pairs(self.ways[: self.live(used)]):
+            gap = answer + noise.draw(way.law) - threshold
+            if gap >= way.margin:
+                return (way.number, answer if late else gap), used + way.units
+        return (None, None), used
+
+
 class LooksAtK(dpgap.AdaptiveSparseVector):
     """Does something else where k is large."""
 
@@ -541,7 +724,10 @@ def _made(kind):
     return lambda epsilon=1, **more: kind(0, epsilon=epsilon, **more)
 
 
-@pytest.mark.parametrize("kind", [OtherThreshold, LateBranchTells, LooksAtK, DrawsAgain])
+LATE = LateBranchTells, LateBranchTellsByZip, LateBranchTellsByAHelper
+
+
+@pytest.mark.parametrize("kind", [OtherThreshold, *LATE, LooksAtK, DrawsAgain])
 def test_a_sly_sparse_vector_is_not_proved_for_every_n(kind):
     with pytest.raises((Violation, BadProgram)):
         prove_stream(_made(kind), "general")

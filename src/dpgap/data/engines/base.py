@@ -64,40 +64,34 @@ class Engine(ProcessBound, ABC):
 
     def __init__(self) -> None:
         super().__init__()
-        self.fetched = 0
-        """How many rows have crossed from the engine to the driver."""
         self._one_at_a_time = threading.RLock()
 
     def rows(self, frame: Lazy) -> list[Row]:
         """All rows of a small frame."""
-        rows = self.ask(lambda: self._collect(frame.to_native()))
-        self.fetched += len(rows)
-        return rows
+        return self.ask(self._collect, frame.to_native())
 
     def batches(self, frame: Lazy, size: int) -> Iterator[Batch]:
         """All rows of a large frame in its order, some at a time."""
         batches = self._batches(frame, size)
-        while (batch := self.ask(lambda: next(batches, None))) is not None:
-            self.fetched += len(batch["units"])
+        while (batch := self.ask(next, batches, None)) is not None:
             yield batch
 
     def members(self, frozen: Lazy, wanted: Sequence[Member]) -> list[Any]:
         """For each count and place: that item of the frozen counts."""
         if not wanted:
             return []
-        rows = self.ask(lambda: self._members(frozen.to_native(), wanted))
-        self.fetched += len(rows)
+        rows = self.ask(self._members, frozen.to_native(), wanted)
         found = {(units, place): item for item, units, place in rows}
         if not found.keys() >= set(wanted):
             raise EngineError(_STOPPED)
         return [found[each] for each in wanted]
 
-    def ask(self, action: Callable[[], T]) -> T:
+    def ask(self, action: Callable[..., T], *given: Any) -> T:
         """What the engine answers, or an error with nothing of its own words."""
 
         def act() -> T:
             with self._one_at_a_time, self.quiet():
-                return action()
+                return action(*given)
 
         return with_masked_errors(act, _STOPPED, EngineError)
 
@@ -149,7 +143,7 @@ class Engine(ProcessBound, ABC):
         """The rows of at most so many different cells of each `unit`, by a secret order of them.
 
         The order is a hash of the key, the unit and the cell; the cell itself decides a tie. So it
-        hangs on nothing else, such as where rows are or what other units have.
+        depends on nothing else, such as the order of rows or what other units have.
         """
 
     def can_order(self, frame: Lazy, column: str) -> bool:

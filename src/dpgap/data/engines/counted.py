@@ -9,9 +9,9 @@ which groups won.
 """
 
 import weakref
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NoReturn
 
 import narwhals as nw
@@ -19,7 +19,7 @@ import numpy as np
 
 from dpgap.data import query
 from dpgap.data.domain import Domain, Stated, text_of
-from dpgap.data.engines.base import Batch, Engine
+from dpgap.data.engines.base import Engine
 from dpgap.data.private_counts import (
     UNREADABLE,
     Chunk,
@@ -66,8 +66,6 @@ class Kept:
 class CountsInEngine(PrivateCounts):
     """Frozen counts in an engine. The engine lets go of them when these answers are closed."""
 
-    labels: range | tuple[Any, ...] | None
-    """The public domain, where it was stated here; None where it is a table in the engine."""
     engine: Engine
     frozen: Lazy
     """A frame of `item` and `units`; items of a list are their positions in it."""
@@ -77,11 +75,6 @@ class CountsInEngine(PrivateCounts):
     """The count of counts of the frozen rows: rows of a count and how many items have it."""
     kept: Kept
     """What is let go of when these answers are closed."""
-
-    @property
-    def values(self) -> Integers:
-        """The counts that occur among the frozen rows."""
-        return self.tallied[:, 0]
 
     @property
     def stored(self) -> int:
@@ -113,8 +106,9 @@ class CountsInEngine(PrivateCounts):
         return Groups(tallied[:, 0], tallied[:, 1], self._find)
 
     def _find(self, groups: Integers, places: Integers) -> Found:
-        stored = groups < self.values.size
-        wanted = zip(self.values[groups[stored]].tolist(), places[stored].tolist(), strict=True)
+        stored = groups < len(self.tallied)
+        counts = self.tallied[groups[stored], 0]
+        wanted = zip(counts.tolist(), places[stored].tolist(), strict=True)
         items = np.empty(groups.size, dtype=object)
         items[stored] = self.engine.members(self.frozen, list(wanted))
         items[~stored] = self._absent_items(int(np.count_nonzero(~stored)), {})
@@ -162,7 +156,7 @@ class CountsInEngine(PrivateCounts):
         """All counts in a fresh random order that does not depend on them, a chunk at a time."""
         self.kept.require_open()
         rows = self.engine.shuffled(self.frozen, secure_bits().token())
-        return self._chunks(rows) if self.numbers is None else self._sparse_shuffled(rows)
+        return self._chunks(rows) if self.numbers is None else self._sparse(rows, shuffled=True)
 
     def _chunks(self, frame: Lazy) -> Chunks:
         for batch in self.engine.batches(frame, _ROWS_AT_ONCE):
@@ -173,19 +167,18 @@ class CountsInEngine(PrivateCounts):
 
             yield Chunk(batch["units"].astype(np.int64), found)
 
-    def _sparse_shuffled(self, frame: Lazy) -> Chunks:
-        """Rows of a range as they come, in distinct random places; absent items have the others."""
-        places, _ = secure_bits().scattered(self.stored, len(self))
-        yield from self._sparse(frame, places)
+    def _sparse(self, frame: Lazy, *, shuffled: bool = False) -> Chunks:
+        """Chunks of a range, in its order or shuffled: absent items stand between the rows.
 
-    def _sparse(self, frame: Lazy, places: Integers | None = None) -> Chunks:
-        """Rows of a range at places of their own, or in its order; what is absent is in between.
-
-        Which absent item stands between random places is drawn only when its place is named.
+        Shuffled rows get distinct random places. Which absent item stands between them is drawn
+        only when its place is named.
         """
+        places = secure_bits().scattered(self.stored, len(self))[0] if shuffled else None
         low = done = 0
         known: dict[int, None] = {}
-        for batch in self._batches_and_end(frame):
+        none = np.empty(0, dtype=np.int64)  # at last: the rest of a range is absent
+        batches = self.engine.batches(frame, _ROWS_AT_ONCE)
+        for batch in chain(batches, [{"item": none, "units": none}]):
             items = batch["item"]
             if places is None:
                 taken = positions_in(self.numbers, items) - low
@@ -207,12 +200,6 @@ class CountsInEngine(PrivateCounts):
             if size:
                 yield Chunk(batch["units"].astype(np.int64), found, taken, size)
             low, done = low + size, done + taken.size
-
-    def _batches_and_end(self, frame: Lazy) -> Iterator[Batch]:
-        """The rows, some at a time, and at last none: the rest of a range is absent."""
-        yield from self.engine.batches(frame, _ROWS_AT_ONCE)
-        none = np.empty(0, dtype=np.int64)
-        yield {"item": none, "units": none}
 
 
 def _let_go(engine: Engine, kept: ExitStack) -> None:
@@ -253,7 +240,6 @@ _CELLS_AT_ONCE = 1 << 18
 def count_in_engine(
     engine: Engine,
     rows: Lazy,
-    question: Question,
     domain: Stated,
     groups: Domain | None,
     facts: dict[str, Any],
@@ -266,6 +252,7 @@ def count_in_engine(
     groups it is no frame. `facts` are what the answers say of themselves. `resources` are kept
     until the answers are closed.
     """
+    question: Question = facts["origin"]
     plain = with_masked_errors(lambda: engine.plain(rows))
     narrow = query.narrow_items(engine, plain, domain)
     of_groups = query.narrow_groups(engine, plain, groups)
@@ -291,14 +278,13 @@ def count_in_engine(
     if not tallied.size and numbers is None and not question.unknown:
         raise ValueError("domain must not be empty")
     kept = Kept(engine, resources.pop_all())
-    own = {"numbers": numbers, "kept": kept, **facts}
     if groups is None:
-        return CountsInEngine(labels, engine, frozen, tallied=tallied, **own)
+        return CountsInEngine(labels, engine, frozen, numbers, tallied, kept, **facts)
 
     def make(place: int) -> PrivateCounts:
         of_group = tallied[tallied[:, 0] == place, 1:]
         part = engine.of_group(frozen, place)
-        return CountsInEngine(labels, engine, part, tallied=of_group, **own)
+        return CountsInEngine(labels, engine, part, numbers, of_group, kept, **facts)
 
     return CountsByGroup(groups.labels, make, question)
 
@@ -320,6 +306,6 @@ def _fetched(
 
     def make(place: int) -> PrivateCounts:
         own = slice(starts[place], starts[place + 1])
-        return CountsInMemory(labels=labels, positions=positions[own], counts=units[own], **facts)
+        return CountsInMemory(labels, positions[own], units[own], **facts)
 
     return CountsByGroup(groups, make, facts["origin"])

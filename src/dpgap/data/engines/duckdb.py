@@ -79,7 +79,8 @@ class DuckDB(Engine):
         try:
             for start in count(0, size):
                 page = f"WHERE rowid >= {start} AND rowid < {start + size}"
-                columns: Batch = self._sql(f"SELECT * FROM {name} {page}").to_native().fetchnumpy()
+                rows = _run(self._relation, f"SELECT * FROM {name} {page}")
+                columns: Batch = rows.fetchnumpy()
                 if not columns["units"].size:
                     return
                 yield columns
@@ -88,11 +89,11 @@ class DuckDB(Engine):
 
     def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
         look_up = self._one_by_one if len(wanted) <= FEW else self._numbered
-        return self._collect(self._sql(look_up(self._tables[id(native)], wanted)).to_native())
+        return self._collect(_run(self._relation, look_up(self._tables[id(native)], wanted)))
 
     def _one_by_one(self, name: str, wanted: Sequence[Member]) -> str:
-        setting = self._sql("SELECT current_setting('preserve_insertion_order') AS kept")
-        ((keeps_order,),) = setting.to_native().fetchall()
+        setting = _run(self._relation, "SELECT current_setting('preserve_insertion_order')")
+        ((keeps_order,),) = setting.fetchall()
         order = "" if keeps_order else "ORDER BY item"
         return " UNION ALL ".join(
             f"(SELECT item, units, {place} AS place FROM {name} WHERE units = {units} "

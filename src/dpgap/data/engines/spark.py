@@ -77,7 +77,6 @@ class Spark(Engine):
         """A partition's rows are numbered once for all members that are looked for in it."""
         parted = native.withColumn("part", f.shiftright("row", _PLACE_BITS))
         known = self._collect(self._locate(parted, wanted))
-        self.fetched += len(known)
         places = self._session.createDataFrame(
             known, "units bigint, part bigint, nth bigint, place bigint"
         )

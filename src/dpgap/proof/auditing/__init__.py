@@ -1,12 +1,12 @@
-"""Audits: what ε is at least, from samples of the real thing.
+"""Audits: a lower bound on ε, from samples of the real mechanism.
 
-The frequency of an event is counted on some answers and on a neighbour. Bounds on both chances then
-bound ε from below. That catches what is not private, whatever the reason, without looking at the
-program. There is one way, for what dpgap ships and for what others made: `dpgap.proof.audit`.
+An event is counted on some answers and on a neighbour. Bounds on both probabilities then bound ε
+from below. This finds mechanisms that are not private, whatever the reason, without reading their
+code. `dpgap.proof.audit` audits what dpgap ships and what others made in the same manner.
 
-- `calling` says which answers to try, and calls the function. `outputs` takes apart what it
-  returns, raises and warns of. `searching` makes up events, chooses a pair and an event, and has
-  the tests of what is found.
+- `calling` says which answers to try, and calls the function. `outputs` splits outputs, exceptions
+  and warnings into numbers and words. `searching` makes up events, chooses a pair of answers and an
+  event, and tests them.
 
 May import `checker`, `mechanisms` and what is below.
 """

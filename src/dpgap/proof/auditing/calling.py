@@ -1,9 +1,9 @@
-"""Calls of what is audited: a function, a function of many runs, or a program with its noise."""
+"""Calls the audited function, which may also be a function of many runs, or a program."""
 
 import random
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import zip_longest
@@ -16,7 +16,7 @@ import numpy as np
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.laws import Law, Noise, RealLaw, Scalar, require_law
 from dpgap.exact.reals import Floats, Integers
-from dpgap.proof.auditing.outputs import Codes, Leaves, Outputs, leaves
+from dpgap.proof.auditing.outputs import AMBIGUOUS, Codes, Leaves, Outputs, is_by_value, leaves
 from dpgap.proof.checker import numbers as forms
 from dpgap.proof.checker.numbers import Affine, BadProgram
 
@@ -24,23 +24,23 @@ from dpgap.proof.checker.numbers import Affine, BadProgram
 # Neighbours to try on a program of which nothing is known: many shapes, sizes and levels.
 #
 # Every answer moves by at most the sensitivity. A mistake usually shows where answers are equal, or
-# differ by as much as they can move; where some fall and the others rise; or where a program
-# changes its mind, which is looked for.
+# differ by as much as they can move; where some fall and the others rise; or at a level where the
+# usual output changes, such as a threshold. This level is searched for.
 
 
 Answers = tuple[Any, ...]
 Pair = tuple[Answers, Answers]
 
-AMBIGUOUS = "one thing or another"
 _SIZES = (2, 5, 1, 3, 6)
 _LONG, _LONG_AT = 40, 5
-"""So many answers show what each of them loses a little of; how many pairs are more usual."""
+"""Many answers, which show small leaks that add up; and how many pairs are tried before."""
 _FINER_AT = 2
-"""How many pairs are more usual than those that move by less than the sensitivity."""
-_WIDE = 9_000, 5_000, 100, 0
-"""Large answers far apart, as most tables have them."""
-_FARTHEST = 7
-"""The level where a program changes its mind is looked for up to this power of 4, less one."""
+"""How many pairs are tried before those that move by less than the sensitivity."""
+_LARGE_AND_FAR_APART = 9_000, 5_000, 100, 0
+_FARTHEST = 8
+"""The levels where the output changes are searched up to a power of 4 below this one."""
+_MOST_LEVELS = 3
+"""At most so many of these levels are found, besides 0."""
 
 
 def pairs(
@@ -79,14 +79,16 @@ def _may_move(moves: Sequence[int], monotonic: bool, reach: int | None) -> bool:
 
 
 def wide(sensitivity: Any, *, monotonic: bool, reach: int | None) -> Iterator[Pair]:
-    """Large answers far apart, of which all move, or one.
+    """Pairs of large answers far apart, of which all move, or one.
 
     >>> next(wide(1, monotonic=True, reach=1))
     ((9000, 5000, 100, 0), (9001, 5000, 100, 0))
     """
     for moves in ((1, 1, 1, 1), (1, -1, 1, 1), (1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 0, 1)):
         if _may_move(moves, monotonic, reach):
-            yield _scaled((_WIDE, tuple(map(add, _WIDE, moves))), sensitivity)
+            yield _scaled(
+                (_LARGE_AND_FAR_APART, tuple(map(add, _LARGE_AND_FAR_APART, moves))), sensitivity
+            )
 
 
 def _finer(level: int, sensitivity: Any) -> Iterator[Pair]:
@@ -141,29 +143,40 @@ def _of_size(
             yield answers, tuple(a + move for a, move in zip(answers, moves, strict=True))
 
 
-def decision_levels(mode: Callable[[Answers], Any]) -> list[int]:
-    """The level at which all answers at once change what is usually said, if there is one.
+def decision_levels(mode: Callable[[Answers], Mapping[str, Any] | None]) -> list[int]:
+    """Level 0, and the levels of all answers at which the usual value at some path changes.
 
-    `mode` says what is usually said on some answers, or None where it takes no such answers.
+    `mode` returns the usual value at each path of the output, or `AMBIGUOUS`; None if the function
+    refuses the answers. If several values change between two powers of 4, the level of the last one
+    is found: a noisy count, which changes at every level, hides no threshold.
     """
 
-    def usual(level: int) -> Any:
+    def usual(level: int) -> Mapping[str, Any] | None:
         return mode((level,) * 3)
 
     start = usual(0)
-    if start in (None, AMBIGUOUS):
-        return []
+    levels = [0]
     for sign in (1, -1):
-        near = 0
+        known: set[str] = set()
         for far in (sign * 4**power for power in range(_FARTHEST)):
-            said = usual(far)
-            if said not in (None, AMBIGUOUS, start):
+            if start is None or len(levels) > _MOST_LEVELS:
+                return levels
+            said = usual(far) or start
+            changed = {
+                path
+                for path in {**start, **said}.keys() - known
+                if AMBIGUOUS not in (start.get(path), said.get(path))
+                and said.get(path) != start.get(path)
+            }
+            if changed:
+                near, known = 0, known | changed
                 while abs(far - near) > 1:  # halved down to the last level that is as before
                     middle = (near + far) // 2
-                    near, far = (middle, far) if usual(middle) == start else (near, middle)
-                return [near]
-            near = far if said == start else near
-    return []
+                    here = usual(middle) or {}
+                    is_as_before = any(here.get(path) == start.get(path) for path in changed)
+                    near, far = (middle, far) if is_as_before else (near, middle)
+                levels += [near] if near not in levels else []
+    return levels
 
 
 # --------------------------------------------------------------------------------------------------
@@ -176,10 +189,8 @@ def decision_levels(mode: Callable[[Answers], Any]) -> list[int]:
 
 _AT_ONCE = 1 << 17
 _STORE = 1 << 10
-_REPEATS = 3
-"""So many times a program is run twice on the same noise."""
-_ON_A_PATH = 20
-"""So many runs should share a path, or following it is not worth while."""
+_REPEATS_ON_SAME_NOISE = 3
+_FEWEST_RUNS_ON_A_PATH = 20
 
 
 class PathSampler(forms.PathExplorer):
@@ -287,18 +298,23 @@ class OneByOne:
 
 
 PASSED_ON = forms.Stop, BadProgram, forms.BadNoise, forms.Violation
-"""What is said about a program, and is not said by it."""
+"""Errors of the checker, which are not outputs of the program."""
 
 
 # --------------------------------------------------------------------------------------------------
 
 
-_TRIES = 20
-"""So many times must a function raise to be said to refuse answers."""
+_RAISES_TO_REFUSE = 20
 
 
 def _last(drawn: list[float], _: Law) -> float:
     return drawn.pop()
+
+
+def _attributes(error: Exception) -> Iterator[tuple[str, Any]]:
+    """What else an exception holds: an object that cannot be compared is told by its type."""
+    for path, leaf in leaves(vars(error), "attributes") if vars(error) else ():
+        yield path, leaf if is_by_value(leaf) else type(leaf).__name__
 
 
 class WrongCount(ValueError):  # noqa: N818 - shown as a ValueError
@@ -326,13 +342,11 @@ class Calls:
         self.codes = Codes(types=self._run is None)
         self.made = 0
         self.raised: Counter[str] = Counter()
-        """How often it raised what, on answers that it does not refuse."""
+        """How often it raised which error, on answers that it does not refuse."""
         self._warned: list[warnings.WarningMessage] = []
         self._together: dict[Answers, bool] = {}
         self._refusals: dict[Answers, Exception | None] = {}
         self._order = random.Random(0)  # the order of calls, no noise
-        self.rising: set[str] = set()
-        """The columns that only ever rose, from call to call, in the last test."""
 
     def __call__(self, answers: Answers, runs: int) -> Outputs:
         """The outputs of so many runs on these answers. To raise is an output like any other."""
@@ -351,15 +365,13 @@ class Calls:
         sides = [0, 1] * runs
         self._order.shuffle(sides)
         table = self._tabulate([pair[side] for side in sides])
-        if to_test:
-            self.rising = {path for path in table.numbers if table.only_rises(path)}
         return [table.rows(np.flatnonzero(np.equal(sides, side))) for side in (0, 1)]
 
     def refusal(self, answers: Answers) -> Exception | None:
         """Why the function takes no such answers, if it raises each time that it is called."""
         if self._run is not None and answers not in self._refusals:
             self._require_all_noise_is_drawn(answers)
-        for _ in range(0 if answers in self._refusals else _TRIES):
+        for _ in range(0 if answers in self._refusals else _RAISES_TO_REFUSE):
             try:
                 self._tabulate([answers], raises=True)
             except WrongCount:
@@ -406,7 +418,7 @@ class Calls:
         Runs on one path are computed together, so noise of its own would be drawn once for all.
         """
         source = OneByOne(on_grid=self._on_grid)
-        for _ in range(_REPEATS):
+        for _ in range(_REPEATS_ON_SAME_NOISE):
             drawn: list[float] = []
 
             def first(law: Law, drawn: list[float] = drawn) -> float:
@@ -424,7 +436,8 @@ class Calls:
     def _leaves_on(self, answers: Answers, draw: Callable[[Law], float]) -> str | None:
         """The output on such draws, as text; None if the program fails, which is said elsewhere."""
         with suppress(Exception):
-            return repr(self._found(partial(self._run, answers, SimpleNamespace(draw=draw)), True))
+            run = partial(self._run, list(answers), SimpleNamespace(draw=draw))
+            return repr(self._found(run, True))
         return None
 
     def _runs(
@@ -443,13 +456,13 @@ class Calls:
             if sampler.count >= most:
                 raise BadProgram("too few runs go down each path")
             # Numbers that stand for many runs may be the reason why it fails.
-            output = self._found(partial(self._run, answers, sampler), is_open)
+            output = self._found(partial(self._run, list(answers), sampler), is_open)
             outputs.put(sampler.here + start, output, sampler.values)
 
         for done in range(0, outputs.runs, _AT_ONCE):
             rows = range(done, min(done + _AT_ONCE, outputs.runs))
             if together is not False:
-                most = len(rows) // _ON_A_PATH if is_open else len(rows)
+                most = len(rows) // _FEWEST_RUNS_ON_A_PATH if is_open else len(rows)
                 sampler = PathSampler(len(rows), on_grid=self._on_grid)
                 try:
                     sampler.explore(partial(on_path, sampler, done, most))
@@ -461,7 +474,7 @@ class Calls:
                     together = False
             noise = OneByOne(on_grid=self._on_grid)
             for row in rows:
-                outputs.put(row, self._found(partial(self._run, answers, noise), raises))
+                outputs.put(row, self._found(partial(self._run, list(answers), noise), raises))
         return together is not False
 
     def _found(self, call: Callable[[], Any], raises: bool) -> Leaves:
@@ -482,7 +495,7 @@ class Calls:
             raised = list(leaves(f"raised {type(error).__name__}"))
             if self._run is None:
                 self.raised[type(error).__name__] += 1
-                raised.append(("message", str(error)))
+                raised += [("message", str(error)), *_attributes(error)]
             return raised + self._warnings()
         return list(leaves(bool(self._event(output))))
 

@@ -11,7 +11,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
-from itertools import combinations, groupby, pairwise
+from functools import partial
+from itertools import combinations, groupby, islice, pairwise
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -22,17 +24,21 @@ from dpgap.releases.release import Table
 
 ALL = "output"
 TYPE_OF = "type of "
+AMBIGUOUS = "one thing or another"
 _ABSENT, _NUMBER = 0, 1
 _EXACT, _LOW_BITS = 1 << 53, 1 << 32
-"""Larger whole numbers are no floats; so many of their bits are looked at besides."""
+"""Larger integers are not exact as floats, so their low bits are looked at as well."""
 _WHEN = "made"
-"""The field of a document that says when: calls are not independent in that."""
-_TRAITS = "dtype", "shape", "name", "names", "schema", "attrs"
-"""What an array, a table, its index and its columns say of themselves beside their values."""
-_RISES = 20
-"""So many different values must a column have, one above the other, to be called a clock."""
+"""The time in a document, which is left out: it is not independent from call to call."""
+_TRAITS = (
+    *("dtype", "shape", "name", "names", "schema", "attrs"),
+    *("categories", "levels", "fill_value"),
+)
+"""Attributes of an array, a table, its index and its columns, which are output, too."""
+_FRACTIONS = float, Fraction, Decimal
+"""Numbers that hardly ever come twice: those of a set are looked at in order."""
 _NOT_BY_VALUE: tuple[Any, ...] = (None, object.__hash__)
-"""How things hash that equal none but themselves."""
+"""The hashes of types that compare by identity."""
 
 Leaves = list[tuple[str, Any]]
 
@@ -53,22 +59,28 @@ def leaves(part: Any, path: str = ALL) -> Iterator[tuple[str, Any]]:
     shape = type(part).__name__
     names: Iterable[Any] | None = None
     if isinstance(part, np.ndarray) or hasattr(part, "to_numpy"):
-        owners = (part, getattr(part, "index", None), getattr(part, "columns", None))
+        owners = (part, *(getattr(part, name, None) for name in ("cat", "index", "columns")))
         told = [(own, trait) for own in owners for trait in _TRAITS if hasattr(type(own), trait)]
         shape += "".join(f" {getattr(*each)}" for each in told)
     if isinstance(part, Table):
         part = {name: value for name, value in part.to_dict().items() if name != _WHEN}
+    elif isinstance(part, np.ma.MaskedArray):
+        part = {"shown": part.tolist(), "under the mask": part.data.tolist()}
     elif isinstance(part, np.ndarray | np.generic):
         part = part.tolist()
     elif hasattr(part, "to_numpy"):
         part, names = _table(part)
     if is_dataclass(part) and not isinstance(part, type):
         inner = {f".{field.name}": getattr(part, field.name) for field in fields(part)}
+        inner |= {f".{name}": value for name, value in getattr(part, "__dict__", {}).items()}
     elif isinstance(part, Mapping):
         inner = {f"[{key!r}]": value for key, value in part.items()}
         names = part if names is None else names
     elif isinstance(part, Set):
-        inner = {f"[{key!r}]": True for key in part}
+        numbers = sorted((key for key in part if isinstance(key, Real | Decimal)), key=_float)
+        if numbers:
+            yield from leaves(numbers, f"sorted({path})")
+        inner = {f"[{key!r}]": True for key in part if not isinstance(key, _FRACTIONS)}
     elif isinstance(part, Sequence | Iterator) and not isinstance(part, str | bytes):
         inner = {f"[{place}]": value for place, value in enumerate(part)}
     else:
@@ -81,7 +93,7 @@ def leaves(part: Any, path: str = ALL) -> Iterator[tuple[str, Any]]:
             yield TYPE_OF + path, shape
         return
     yield TYPE_OF + path, shape if names is None else f"{shape} of {', '.join(map(_name, names))}"
-    yield f"len({path})", len(inner)
+    yield f"len({path})", len(part) if isinstance(part, Set) else len(inner)
     for step, value in inner.items():
         yield from leaves(value, path + step)
 
@@ -105,7 +117,7 @@ def _table(part: Any) -> tuple[Any, list[Any] | None]:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What something is that is no word of an output: absent, or a number of some type."""
+    """A state of a path that is no word of the output: absent, or a number of some type."""
 
     words: str
 
@@ -116,8 +128,13 @@ class Kind:
 FLOAT = Kind("of type float")
 
 
+def is_by_value(thing: Any) -> bool:
+    """Whether a value compares by value, not by identity."""
+    return thing is None or getattr(type(thing), "__hash__", None) not in _NOT_BY_VALUE
+
+
 class Codes:
-    """Numbers for what is not a number, and for the types of those that are, if they are told."""
+    """Codes for values that are not numbers and, if asked, for the types of those that are."""
 
     def __init__(self, *, types: bool = True) -> None:
         self._types = types
@@ -126,7 +143,7 @@ class Codes:
         self._codes: dict[Hashable, int] = {kind: at for at, kind in enumerate(self._things)}
 
     def number(self, number: Any) -> int:
-        """The code of a number's type; a zero below zero is told from others."""
+        """The code of a number's type; −0 has its own."""
         if not self._types:
             return _NUMBER
         name = type(number).__name__
@@ -138,8 +155,8 @@ class Codes:
         return known
 
     def code(self, thing: Any) -> int:
-        """The number of a thing; it must be one that equals its like."""
-        if thing is not None and getattr(type(thing), "__hash__", None) in _NOT_BY_VALUE:
+        """The code of a value, which must compare by value."""
+        if not is_by_value(thing):
             raise TypeError(
                 f"the output holds a {type(thing).__name__}, which cannot be compared: "
                 "return numbers, words, or lists, mappings and dataclasses of them"
@@ -150,11 +167,11 @@ class Codes:
         return known
 
     def thing(self, code: float) -> Any:
-        """What has this number."""
+        """The value that has this code."""
         return self._things[int(code)]
 
     def telling(self, pairs: Iterable[Any]) -> list[Any]:
-        """Of what is discrete in an output, that which is not the same in all of them."""
+        """The discrete values that are not the same in all outputs."""
         seen = [thing for thing in self._things if isinstance(thing, tuple)]
         often = Counter(pair for thing in seen for pair in thing)
         return [pair for pair in pairs if often[pair] < len(seen)]
@@ -175,7 +192,7 @@ class Outputs:
         found: Leaves,
         value_of: Callable[[Affine], Floats] | None = None,
     ) -> None:
-        """Enter an output, for one run or for many that have it in common."""
+        """Enter an output, for one run or for several runs that share it."""
         discrete = []
         for path, each in found:
             leaf = "NaN" if _is_nan(each) else each  # one does not equal another
@@ -199,16 +216,18 @@ class Outputs:
             self.numbers[path][chosen] = np.nan
             self.kinds[path][chosen] = _ABSENT
 
-    def only_rises(self, path: str) -> bool:
-        """Whether the numbers or texts with this path rise from run to run and never fall."""
-        column: Sequence[Any] = self.numbers[path].tolist()
-        if column[0] != column[0]:
-            column = [self.codes.thing(code) for code in self.kinds[path]]
-        try:
-            in_order = all(one <= two for one, two in pairwise(column))
-        except TypeError:  # things of several types
-            return False
-        return in_order and len(set(column)) >= _RISES
+    def modes(self, times: float) -> dict[str, Any]:
+        """What is at each path more often than so many times, or that it is ambiguous."""
+        modes: dict[str, Any] = {}
+        for path, kinds in self.kinds.items():
+            numbers = np.nan_to_num(self.numbers[path])  # the kind tells what is no number
+            values = Counter(zip(kinds.tolist(), numbers.tolist(), strict=True))
+            ((most, often),) = values.most_common(1)
+            if often <= times:
+                modes[path] = AMBIGUOUS
+            elif most[0] != _ABSENT:
+                modes[path] = most
+        return modes
 
     def rows(self, chosen: slice | Integers) -> "Outputs":
         """Some of the runs."""
@@ -242,12 +261,12 @@ def joined(one: Outputs, two: Outputs) -> Outputs:
 
 
 def number(path: str) -> Callable[[Outputs], Floats]:
-    """What looks at the numbers with this path."""
+    """A function that returns the numbers at this path."""
     return lambda side: side.numbers.get(path, np.full(side.runs, np.nan))
 
 
 def kind(path: str) -> Callable[[Outputs], Floats]:
-    """What looks at what there is with this path."""
+    """A function that returns the codes at this path."""
     return lambda side: side.kinds.get(path, np.full(side.runs, float(_ABSENT)))
 
 
@@ -262,12 +281,15 @@ def kind(path: str) -> Callable[[Outputs], Floats]:
 
 _MOST_NUMBERS = 40
 _MOST_COMPARED = 6
-"""So many numbers are compared each with each; of more, only those that follow each other."""
+"""Up to so many numbers are compared in all pairs; of more, only adjacent ones."""
 _FEW, _FEW_NUMBERS = 3, 16
-"""So few different texts, or whole numbers, are told apart one by one."""
+"""Up to so many different texts, or integers, are events of their own."""
 _SOME_ROWS = 4_000
 _DIGITS = 53
 _PLACE = re.compile(r"\[(\d+)\]")
+_NUMBERS = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
+_MOST_IN_A_TEXT = 8
+"""So many numbers of a text are looked at."""
 
 Look = Callable[[Outputs], Floats]
 
@@ -299,7 +321,7 @@ def parts_of(sides: Sequence[Outputs], *, bits: bool, moves: Sequence[float] = (
     plain = [path for path in numbers if "len(" not in path]
     return [
         *(part for path in plain if bits for part in _bits_of(path, sides)),
-        *(Part(f"length of {path}", _length_of(path)) for path in kinds if _texts(path, sides)),
+        *(part for path in kinds for part in _parts_of_texts(path, sides)),
         *_sums(sides, moves),
         *(Part(f"{two} − {one}", _difference(one, two)) for one, two in compared(plain, 2)),
         *(Part(path, number(path)) for path in numbers),
@@ -317,7 +339,7 @@ def _column(look: Look, sides: Sequence[Outputs]) -> Floats:
 
 
 def _varying(look: Callable[[str], Look], sides: Sequence[Outputs]) -> list[str]:
-    """The paths of what is not the same in all outputs."""
+    """The paths whose values vary."""
     return [path for path in _paths(sides) if differs(_column(look(path), sides))]
 
 
@@ -333,7 +355,7 @@ def not_looked_at(sides: Sequence[Outputs]) -> int:
 
 
 def _looked_at(look: Callable[[str], Look], sides: Sequence[Outputs]) -> list[str]:
-    """The paths of what varies; of too many, those that differ most between the sides."""
+    """The paths whose values vary; of too many, those that differ most between the sides."""
     paths = _varying(look, sides)
     if len(paths) > _MOST_NUMBERS:
         paths = sorted(paths, key=lambda path: -_apart(look(path), sides))[:_MOST_NUMBERS]
@@ -422,20 +444,39 @@ def _difference(one: str, two: str) -> Look:
     return lambda side: second(side) - first(side)
 
 
-def _texts(path: str, sides: Sequence[Outputs]) -> bool:
-    """Whether there are so many texts that none of them comes often."""
-    codes = np.unique(_column(kind(path), sides))
-    return sum(isinstance(sides[0].codes.thing(code), str | bytes) for code in codes) > _FEW
+def _parts_of_texts(path: str, sides: Sequence[Outputs]) -> Iterator[Part]:
+    """The length of texts, and the numbers in them, if there are too many to tell them apart.
+
+    What is neither a number nor a text, such as a date, is looked at as a text.
+    """
+    things = map(sides[0].codes.thing, np.unique(_column(kind(path), sides)))
+    texts = [_text(thing) for thing in things if not isinstance(thing, Kind)]
+    if len(texts) > _FEW:
+        yield Part(f"length of {path}", _in_texts(path, len))
+        for place in range(max(len(_numbers_in(text)) for text in texts)):
+            yield Part(f"number {place} in {path}", _in_texts(path, partial(_number_at, place)))
 
 
-def _length_of(path: str) -> Look:
+def _text(thing: Any) -> str:
+    return thing.decode("latin-1") if isinstance(thing, bytes) else str(thing)
+
+
+def _numbers_in(text: str) -> list[float]:
+    return [float(found.group()) for found in islice(_NUMBERS.finditer(text), _MOST_IN_A_TEXT)]
+
+
+def _number_at(place: int, text: str) -> float:
+    return next(islice(_numbers_in(text), place, None), math.nan)
+
+
+def _in_texts(path: str, measure: Callable[[str], float]) -> Look:
     kinds = kind(path)
 
     def look(side: Outputs) -> Floats:
         codes, places = np.unique(kinds(side), return_inverse=True)
         things = map(side.codes.thing, codes)
-        lengths = [len(each) if isinstance(each, str | bytes) else np.nan for each in things]
-        return np.array(lengths)[places]
+        found = [math.nan if isinstance(each, Kind) else measure(_text(each)) for each in things]
+        return np.array(found)[places]
 
     return look
 

@@ -10,7 +10,6 @@ Tests of what dpgap ships are at a level of 1e-6: a sound mechanism fails one au
 import heapq
 import math
 import operator
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,13 +22,12 @@ from dpgap._package import how_to_get
 from dpgap.exact.reals import Floats, Integers
 from dpgap.proof.auditing import calling
 from dpgap.proof.auditing import outputs as output_columns
-from dpgap.proof.auditing.calling import AMBIGUOUS, Answers, Calls, Pair
+from dpgap.proof.auditing.calling import Answers, Calls, Pair
 from dpgap.proof.auditing.outputs import Codes, Outputs, Part, differs
 
 LEVEL = 1e-6
 EPSILON, DELTA = "ε", "δ"
-_CELLS = 256
-"""Into how many parts the bounds on a chance are cut at most."""
+_MOST_INTERVALS = 256
 _BEYOND_COUNTS = 300.0
 """An ε that no counts refute, and of which e^ε is still a number."""
 _LARGEST, _NEAR = 16.0, 1e-3
@@ -62,7 +60,7 @@ class Audit:
 
 
 def require_scipy() -> None:
-    """Refuse to begin what could not be judged."""
+    """Raise an error unless SciPy can be imported."""
     try:
         import_module("scipy.special")
     except Exception:  # a SciPy that was made for another NumPy fails while it is loaded
@@ -117,7 +115,7 @@ def p_value(
 
     least = lower_chance(hits_neighbour, runs, spare / 4)
     most = upper_chance(hits_neighbour, runs, spare / 4)
-    narrow = (most - least) / _CELLS
+    narrow = (most - least) / _MOST_INTERVALS
     cells = [(-at_most(least, most), least, most)]
     while spare - cells[0][0] > level and cells[0][2] - cells[0][1] > narrow:
         _, low, high = heapq.heappop(cells)
@@ -191,9 +189,8 @@ _COMPARED: dict[str, Callable[[Floats, float], Any]] = {
 _MOST_CLAUSES = 12
 _STARTS = 3
 _SOME = 1
-"""So many hits may always be luck."""
-_GAIN = 0.05
-"""What a further clause must add to the promise."""
+"""So many hits may always be chance."""
+_LEAST_GAIN_OF_A_CLAUSE = 0.05
 _MOST_ROWS = 60_000
 
 Rows = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -213,7 +210,7 @@ class Clause:
         return rows
 
     def in_words(self, codes: Codes) -> str:
-        """The clause as a person would say it."""
+        """The clause in words."""
         words = self.part.words
         if self.part.is_ordered:
             return f"{words} {self.sign} {self.value:.6g}"
@@ -239,11 +236,11 @@ class OutputEvent(NamedTuple):
 
     @property
     def in_floats(self) -> bool:
-        """Whether real numbers would not have it."""
+        """Whether it is about bits that real numbers do not have."""
         return any(clause.part.in_floats for clause in self.clauses)
 
     def in_words(self, codes: Codes) -> str:
-        """The event as a person would say it."""
+        """The event in words."""
         return " and ".join(each.in_words(codes) for each in self.clauses) or "anything at all"
 
 
@@ -288,7 +285,7 @@ def events(parts: Sequence[Part], sides: Sequence[Outputs], delta: float) -> Ite
             rows, own = rows[keep], own[keep]
             last = best
             best, place, sign, value = max(_best(rows, own, ordered, runs, delta))
-            if best < last + _GAIN:
+            if best < last + _LEAST_GAIN_OF_A_CLAUSE:
                 break
 
 
@@ -330,13 +327,12 @@ def _best(
 # --------------------------------------------------------------------------------------------------
 
 
-_A_PAIR = 2_000
-"""How many calls of the search a pair of neighbours should get, on the whole."""
+_CALLS_FOR_A_PAIR = 2_000
 _FEWEST = 8
 _LOOK = 15
 _FAR = 8
 _GLANCE = 16
-"""How many calls each side of wide answers gets first: what tells nearly always shows in these."""
+"""How many calls each side of large answers gets first: enough to see a certain leak."""
 _FINALISTS = 2
 _PLAIN = 2.5
 
@@ -350,7 +346,7 @@ class Suspicion(NamedTuple):
     neighbour: Answers
     event: OutputEvent
     not_looked_at: int = 0
-    """How many numbers of the outputs were not."""
+    """How many numbers and texts of the outputs were not looked at."""
 
 
 class Tried(NamedTuple):
@@ -443,19 +439,17 @@ def neighbours_to_try(
     Answers below 0 are left out if the function refuses them, as one that takes counts does.
     """
 
-    def mode(answers: Answers) -> Any:
-        """The discrete part of most outputs, or that there is none; None if refused."""
+    def mode(answers: Answers) -> dict[str, Any] | None:
+        """What is at each path in most outputs; None if such answers are refused."""
         scaled = tuple(answer * sensitivity for answer in answers)
         if calls.refusal(scaled) is not None:
             return None
-        said: Floats = calls(scaled, _LOOK).discrete
-        ((most, times),) = Counter(said.tolist()).most_common(1)
-        return most if times > 0.8 * _LOOK else AMBIGUOUS
+        return calls(scaled, _LOOK).modes(0.8 * _LOOK)
 
-    levels = list(dict.fromkeys([0, *calling.decision_levels(mode)]))
+    levels = calling.decision_levels(mode)
     moves: Any = {"monotonic": monotonic, "reach": reach}
     far = math.ceil(_FAR / epsilon)
-    most = max(_FEWEST, budget // _A_PAIR)
+    most = max(_FEWEST, budget // _CALLS_FOR_A_PAIR)
     built_in = calling.pairs(levels, sensitivity, far=far, **moves)
     if mode((-1,) * 3) is None:
         built_in = list(dict.fromkeys(map(calling.lifted, built_in)))
@@ -489,4 +483,4 @@ def taken(calls: Calls, tried: Iterable[Pair], most: int) -> Tried:
 
 
 def _reason(calls: Calls, refused: Pair) -> str:
-    return f"on {list(refused[0])} it said {calls.refusal(refused[0])!r}"
+    return f"on {list(refused[0])} it raised {calls.refusal(refused[0])!r}"

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 from dpgap.exact.laws import Law, Scalar, require_law
@@ -44,13 +45,13 @@ if TYPE_CHECKING:
     from dpgap.proof.checker.symbolic import Paths
 
 _MOST = 10_000
-"""So many draws, or outcomes, are taken for no end."""
+"""A program with more draws or outcomes never stops, as far as the checker knows."""
 _SECONDS = 10.0
 
 
 Answers = Sequence[Scalar]
 Judge: TypeAlias = "Point | Paths"
-"""Answers the questions of a program, and says whether something holds wherever these are so."""
+"""Answers the questions of a program, and decides conditions where these answers hold."""
 
 
 # --------------------------------------------------------------------------------------------------
@@ -74,7 +75,7 @@ class Skeleton:
 
 
 class Sealed:
-    """A continuous part of the output, as an alignment sees it: there, but not to be used."""
+    """A continuous part of the output, as an alignment sees it: any use of it is an error."""
 
     __array_ufunc__ = None
     __slots__ = ()
@@ -166,11 +167,11 @@ def cost_of(laws: Sequence[Any], shifts: Sequence[Scalar]) -> Scalar:
 
 
 class Source:
-    """Noise as a program sees it: to be drawn from, and nothing else."""
+    """Noise as a program sees it: it can only draw."""
 
     __slots__ = ("draws",)
 
-    def __init__(self, draws: "Draws | ShiftedDraws | Any") -> None:
+    def __init__(self, draws: "Draws | Replayed | Any") -> None:
         _DRAWS.put(self, draws)
 
     def draw(self, law: Law) -> Affine:
@@ -218,31 +219,63 @@ class Draws(NamedTuple):
         return value
 
 
-class ShiftedDraws(NamedTuple):
-    """The same draws, shifted, for the second run."""
+class Replayed(NamedTuple):
+    """Noise that is known, for another run: it must be drawn in this order, from these laws."""
 
-    draws: Draws
-    shifts: Sequence[Scalar]
+    laws: Sequence[Law]
+    values: Sequence[Affine]
     taken: list[int]
 
     def draw(self, law: Law) -> Affine:
-        """The next draw of the first run, shifted."""
+        """The next of the values."""
         number = len(self.taken)
-        if number >= len(self.draws.values):
+        if number >= len(self.values):
             raise Violation("draws", "on the neighbour, the shifted noise makes it draw more often")
-        before = self.draws.laws[number]
+        before = self.laws[number]
         if law != before:
             raise Violation(
                 "draws", f"on the neighbour, draw {number} comes from {law}, not from {before}"
             )
         self.taken.append(number)
-        return Affine.__add__(self.draws.values[number], self.shifts[number])
+        return self.values[number]
+
+    def require_all_taken(self) -> None:
+        """Raise a violation if the run drew less often."""
+        if len(self.taken) < len(self.values):
+            raise Violation("draws", "on the neighbour, the shifted noise makes it draw less often")
+
+
+def moved(values: Sequence[Affine], shifts: Sequence[Scalar]) -> list[Affine]:
+    """The draws, each shifted."""
+    return [Affine.__add__(value, shift) for value, shift in zip(values, shifts, strict=True)]
+
+
+def require_supported(draws: Draws, shifts: Sequence[Scalar]) -> None:
+    """Raise a violation where a shift takes a draw out of its support."""
+    for law, value, shifted in zip(
+        draws.laws, draws.values, moved(draws.values, shifts), strict=True
+    ):
+        out = Violation("support", f"shifting {shown(value)} takes it out of its support")
+        draws.judge.require(law.supports(shifted), out)
 
 
 class Given(tuple[Any, ...]):
-    """Answers or noise as a program sees them: to be read, not to be changed."""
+    """Answers or noise as a program sees them: it can only read them."""
 
     __slots__ = ()
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise BadProgram(
+            "the program compares, adds or repeats answers or noise as a whole: a list, a tuple "
+            "and an array each do something else then. Do it with one after another"
+        )
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _refuse
+    __add__ = __radd__ = __mul__ = __rmul__ = _refuse
+
+    def __getitem__(self, at: Any) -> Any:
+        found = tuple.__getitem__(self, at)
+        return Given(found) if isinstance(at, slice) else found
 
     def __setitem__(self, *_: object) -> NoReturn:
         raise BadProgram("the program changes the answers or the noise that it is given")
@@ -268,7 +301,7 @@ class Told(NamedTuple):
 
     who: str
     given: Any
-    """The discrete output that it was given, if any."""
+    """The discrete output that it got as an argument, if any."""
     transcript: list[tuple[Any, bool]]
     returned: Any
 
@@ -298,13 +331,10 @@ def trial(
     made = run_and_align(mechanism, answers, neighbour, judge)
     draws, shifts = made.draws, made.shifts
     judge.require_steps(shifts)
-    for law, value, shift in zip(draws.laws, draws.values, shifts, strict=True):
-        out = Violation("support", f"shifting {shown(value)} takes it out of its support")
-        judge.require(law.supports(value + shift), out)
-    if hasattr(mechanism, "cost"):  # draws that are not independent: of one joint density
+    require_supported(draws, shifts)
+    if (joint_cost := _joint_cost(mechanism, draws.laws)) is not None:
         with forms.guarded("cost", _SECONDS):
-            shifted = Given(value + by for value, by in zip(draws.values, shifts, strict=True))
-            cost = mechanism.cost(Given(draws.values), shifted)
+            cost = joint_cost(Given(draws.values), Given(moved(draws.values, shifts)))
         over = f"the shifts can cost more than {readable(Fraction(judge.epsilon))}"
         judge.require(cost <= judge.epsilon, Violation("cost", over))
     else:
@@ -315,17 +345,29 @@ def trial(
     return made
 
 
-def _require_same_again(mechanism: Any, made: Trial, judge: Judge) -> None:
-    """Run on the neighbour and the shifted noise; raise a violation if something else is said.
+def _joint_cost(mechanism: Any, laws: Sequence[Any]) -> Any:
+    """The cost of all draws together, where they are not independent: by their law, if it has one.
 
-    It is given new unknowns, and what they are is known to the judge alone. So it can only do what
-    the first run did with its own numbers, and it must.
+    It is of one joint density. So all draws must come from that, and all of its coordinates.
+    """
+    own = getattr(mechanism, "cost", None)
+    cost = next((law.joint_cost for law in laws if hasattr(law, "joint_cost")), own)
+    for law in laws if cost is not None else ():
+        if law != laws[0] or getattr(law, "dimension", len(laws)) != len(laws):
+            raise Violation("draws", "draws that are not independent must all be of one joint law")
+    return cost
+
+
+def _require_same_again(mechanism: Any, made: Trial, judge: Judge) -> None:
+    """Run on the neighbour and the shifted noise; raise a violation if the output differs.
+
+    The run gets new unknowns; only the judge knows that they are the neighbour and the shifted
+    noise. So it must do with them what the first run did with its own numbers.
     """
     laws, drawn = made.draws.laws, made.draws.values
     answers, neighbour = made.answers, made.neighbour
-    shifted = [Affine.__add__(value, by) for value, by in zip(drawn, made.shifts, strict=True)]
     names: dict[forms.Unknown, forms.Unknown] = {f"ν{at}": at for at in range(len(drawn))}
-    behind: dict[forms.Unknown, Affine] = dict(zip(names, shifted, strict=True))
+    behind: dict[forms.Unknown, Affine] = dict(zip(names, moved(drawn, made.shifts), strict=True))
     seen = [forms.affine(judge, {name: 1}) for name in names]
     given = list(neighbour)
     for at, (before, after) in enumerate(zip(answers, neighbour, strict=True)):
@@ -335,7 +377,7 @@ def _require_same_again(mechanism: Any, made: Trial, judge: Judge) -> None:
     known = [forms.terms_of(each) for each in (*answers, *neighbour) if isinstance(each, Affine)]
     judge.behind, judge.hidden = behind, {*range(len(drawn)), *(u for part in known for u in part)}
     judge.begin("run")
-    again = ShiftedDraws(Draws(judge, laws, seen), [0] * len(laws), [])
+    again = Replayed(laws, seen, [])
     skeleton, numbers = take_apart(_run(mechanism, Given(given), again))
     if any(not judge.hidden.isdisjoint(forms.terms_of(number)) for number in numbers):
         raise Violation("function", "run says numbers that it was not given")
@@ -346,8 +388,7 @@ def _require_same_again(mechanism: Any, made: Trial, judge: Judge) -> None:
         changed = forms.in_terms(other, behind)
         differs = Violation("output", f"the neighbour gives {shown(changed)}, not {shown(number)}")
         judge.require_zero(number - changed, differs)
-    if len(again.taken) < len(drawn):
-        raise Violation("draws", "on the neighbour, the shifted noise makes it draw less often")
+    again.require_all_taken()
     if known:  # at a single point answers are plain numbers, and runs cannot be compared
         said = skeleton, [forms.renamed(forms.form_of(each), names) for each in numbers], laws
         asked = [(forms.renamed(form, names), answer) for form, answer in judge.transcript]
@@ -371,8 +412,7 @@ def require_undone(mechanism: Any, made: Trial, judge: Judge) -> Told:
     """
     drawn = made.draws.values
     shifted: dict[forms.Unknown, Affine] = {
-        f"ν{at}": Affine.__add__(value, shift)
-        for at, (value, shift) in enumerate(zip(drawn, made.shifts, strict=True))
+        f"ν{at}": value for at, value in enumerate(moved(drawn, made.shifts))
     }
     judge.behind, judge.hidden = shifted, {*range(len(drawn))}
     judge.begin("unalign")
@@ -465,8 +505,8 @@ def _needs(kind: Sequence[Trial]) -> list[set[int]]:
 class Functions:
     """Whether `run`, `align` and `unalign` use what they are given, and no more.
 
-    What they ask next, or return, must follow from the discrete output, if they are given one, and
-    from the answers to what they asked before. So nothing that was kept somewhere can decide it.
+    What they ask next, or return, must follow from the discrete output, if they get one, and from
+    the answers to what they asked before. So it cannot depend on anything that was stored.
     """
 
     def __init__(self) -> None:
@@ -492,20 +532,12 @@ def find_cycle(needs: Sequence[set[int]]) -> list[int]:
     >>> find_cycle([set(), {0}, {0, 1}]), find_cycle([{1}, {0}]), find_cycle([{0}])
     ([], [0, 1], [0])
     """
-    settled: set[int] = set()
-    progress = True
-    while progress:
-        ready = {i for i, need in enumerate(needs) if i not in settled and need <= settled}
-        settled |= ready
-        progress = bool(ready)
-    if len(settled) == len(needs):
-        return []
-    trail = [min(i for i in range(len(needs)) if i not in settled)]
-    while True:
-        following = min(need for need in needs[trail[-1]] if need not in settled)
-        if following in trail:
-            return trail[trail.index(following) :]
-        trail.append(following)
+    try:
+        TopologicalSorter(dict(enumerate(needs))).prepare()
+    except CycleError as error:
+        _, ring = error.args  # each is needed by the next, up to the first again
+        return list(ring[:0:-1])
+    return []
 
 
 def cycle_message(cycle: Sequence[int]) -> str:
@@ -564,7 +596,7 @@ class Point(forms.PathExplorer):
             raise violation
 
     def require_steps(self, shifts: Sequence[Scalar]) -> None:
-        """Nothing is said of a grid: numbers at a point may be any fractions."""
+        """Numbers at a point may be any fractions, so a grid is not checked."""
 
     def require_zero(self, form: Affine, violation: Violation) -> None:
         """Raise the violation if the form is not zero."""

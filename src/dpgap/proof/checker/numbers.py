@@ -8,19 +8,31 @@ answers it: at one point, or on all branches in turn.
 Noise is named by the number of its draw, everything else by a word.
 """
 
+import collections
+import dataclasses
 import dis
 import itertools
 import math
+import reprlib
 import signal
 import sys
 import threading
 import time
+from collections import deque, namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
-from types import CodeType, FrameType, FunctionType, ModuleType
+from functools import cached_property
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MemberDescriptorType,
+    ModuleType,
+)
 from typing import Any, NoReturn
 
 Exact = int | Fraction
@@ -28,7 +40,7 @@ Unknown = int | str
 
 
 class BadProgram(Exception):  # noqa: N818 - it says what is wrong with the program
-    """The program cannot be judged at all, and why."""
+    """The program cannot be judged; the message says why."""
 
     __module__ = "dpgap.proof"
 
@@ -65,9 +77,9 @@ def exact(value: Any) -> Exact:
 
 
 class Kept:
-    """A part of an object that programs see: it can be read with this, and in no other way.
+    """Reads and writes a slot of objects that programs see; programs cannot.
 
-    The object's class loses the name of the slot, so no attribute leads to what is in it.
+    The objects' class loses the name of the slot, so no attribute leads to its content.
     """
 
     __slots__ = ("of", "put")
@@ -83,7 +95,7 @@ def _refuse_text(*_: object) -> NoReturn:
 
 
 class Affine:
-    """A constant and a multiple of each unknown; programs may compute with it, and no more."""
+    """A constant and a multiple of each unknown; programs may only compute with it."""
 
     __array_ufunc__ = None
     __hash__ = None  # type: ignore[assignment]
@@ -209,7 +221,7 @@ def affine(path: Any, terms: Mapping[Unknown, Exact], constant: Exact = 0) -> Af
 
 
 def shown(value: Any) -> str:
-    """A number, or what holds some, in a message: programs cannot read it."""
+    """A number, or a tuple or a list of numbers, as text for messages of the checker."""
     if isinstance(value, tuple | list):
         return f"({', '.join(map(shown, value))})"
     if not isinstance(value, Affine):
@@ -231,7 +243,7 @@ def draws_of(number: Any) -> set[int]:
 
 
 def form_of(number: Any) -> tuple[Mapping[Unknown, Exact], Exact]:
-    """A number as something that can be compared: two are the same form or they are not."""
+    """The terms and the constant of a number: equal for equal numbers."""
     if not isinstance(number, Affine):
         return {}, exact(number)
     return terms_of(number), constant_of(number)
@@ -262,7 +274,7 @@ def in_terms(number: Any, of: Mapping[Unknown, Affine]) -> Any:
 
 
 def noise_name(draw: int) -> str:
-    """How a draw is called in messages."""
+    """The name of a draw in messages."""
     return f"η{draw}"
 
 
@@ -355,24 +367,24 @@ def _by_trace(message: str, seconds: float) -> Iterator[None]:
         sys.settrace(before)
 
 
-def steps(code: CodeType) -> Iterator[dis.Instruction]:
+def instructions(code: CodeType) -> Iterator[dis.Instruction]:
     """The instructions of the code, and of all code inside it."""
     yield from dis.get_instructions(code)
     for each in code.co_consts:
         if isinstance(each, CodeType):
-            yield from steps(each)
+            yield from instructions(each)
 
 
 def names(code: CodeType, *kinds: str) -> list[str]:
-    """The names that the code, or code inside it, loads in one of these ways."""
-    loads = (each for each in steps(code) if each.opname.startswith("LOAD_"))
+    """The names that the code, or code inside it, loads by instructions of these kinds."""
+    loads = (each for each in instructions(code) if each.opname.startswith("LOAD_"))
     return [str(each.argval) for each in loads if each.opname.endswith(kinds)]
 
 
 def peeking(code: CodeType) -> set[str]:
-    """How code could tell a number from what stands for it: by class, by identity or by trying."""
-    found = {_PEEKING[each.opname] for each in steps(code) if each.opname in _PEEKING}
-    for before, each in itertools.pairwise(steps(code)):
+    """What code uses that can tell an unknown from a number: class, identity, or errors."""
+    found = {_PEEKING[each.opname] for each in instructions(code) if each.opname in _PEEKING}
+    for before, each in itertools.pairwise(instructions(code)):
         known = before.opname == "LOAD_CONST" and before.argval in (None, ...)
         if each.opname == "IS_OP" and (each.is_jump_target or not known):
             found.add("is")
@@ -380,58 +392,153 @@ def peeking(code: CodeType) -> set[str]:
 
 
 _PEEKING = {"PUSH_EXC_INFO": "try", "MATCH_CLASS": "match"}
-_SEEING = {
+SEEING = {
     *("isinstance", "issubclass", "type", "hasattr", "callable", "id", "is_", "is_not"),
     *("random", "default_rng"),
 }
-_TOOLS = {
-    *("gc", "sys", "inspect", "ctypes", "importlib", "builtins", "types", "pickle"),
-    *("random", "secrets", "time", "datetime", "os"),
+_OUTSIDE = {
+    *("gc", "sys", "inspect", "ctypes", "importlib", "pickle"),
+    *("random", "secrets", "uuid", "time", "datetime", "os", "posix", "nt"),
 }
+_TOOLS = _OUTSIDE | {"builtins", "types"}
 _REACHING = {
     *("eval", "exec", "compile", "globals", "locals", "vars", "__import__", "breakpoint"),
     *("getattr", "setattr", "delattr"),
 }
-_HIDDEN, _PLAIN = ("__", "f_", "gi_"), {"__getitem__", "__name__"}
-_OURS = {"dpgap", "builtins", "fractions", "decimal", "typing", "itertools", "dataclasses", "numpy"}
+_HIDDEN, _PLAIN = ("__", "f_", "gi_"), {"__getitem__", "__init__", "__name__"}
+_OURS = {
+    *("dpgap", "builtins", "collections", "dataclasses", "decimal", "fractions", "itertools"),
+    *("numpy", "typing"),
+}
+_VALUES = {int, bool, float, complex, str, bytes, Fraction, Decimal, type(None)}
+WRAPPED = ("__func__", "__self__", "__wrapped__", "fget", "func", "args", "keywords")
 
 
-def require_open(*parts: Any) -> None:
-    """Refuse somebody's code that takes the checker apart: frames, cells, hidden attributes.
+def require_open(mechanism: Any, made: Any) -> list[Any]:
+    """Refuse somebody's code that takes the checker apart, or sees that it is being proved.
 
-    What is looked at are functions and classes, and those that they name. What dpgap ships is not.
+    What is looked at are functions, classes and objects, and all that they name or hold. What dpgap
+    ships is not, nor how `made` was made: it ran before. Every change of what is looked at shows in
+    the record that is returned. An iterator does not show how far it is: it counts as changed.
     """
-    waiting, seen = list(parts), list[Any]()
+    waiting, record = [mechanism, made], list[Any]()
+    seen = {id(each): each for base in type(made).__mro__ if (each := vars(base).get("__init__"))}
     while waiting:
         part = waiting.pop()
-        module = getattr(part, "__module__", None) or ""
-        if any(part is each for each in seen) or module.partition(".")[0] in _OURS:
-            continue
-        seen.append(part)
-        if isinstance(part, type):
-            waiting += part.__mro__[1:]
-            for value in vars(part).values():
-                waiting += [getattr(value, each, value) for each in ("__func__", "fget")]
-        elif isinstance(part, FunctionType) and part.__name__ != "__init__":  # it ran before
-            code, used = part.__code__, {*names(part.__code__, "GLOBAL")}
-            attributes = {*names(code, "ATTR", "METHOD")}
-            asked = {each for each in attributes if each.startswith(_HIDDEN)}
-            tools = {
-                each.__name__
-                for each in map(part.__globals__.get, used)
-                if isinstance(each, ModuleType)
-            }
-            tools |= {str(each.argval) for each in steps(code) if each.opname == "IMPORT_NAME"}
-            wrong = (asked - _PLAIN) | (used & _REACHING) | (tools & _TOOLS)
-            wrong |= {name for name in tools if name.startswith("dpgap.proof")}
-            if module not in sys.stdlib_module_names:
-                wrong |= peeking(code) | ((used | attributes) & _SEEING)
-            if wrong:
-                raise BadProgram(
-                    f"{part.__qualname__} uses {min(wrong)!r}: a program computes only"
-                )
-            waiting += [cell.cell_contents for cell in part.__closure__ or ()]
-            waiting += map(part.__globals__.get, used)
+        kind = type(part)
+        record.append(part if kind in _VALUES else object() if hasattr(kind, "__next__") else kind)
+        record += form_of(part) if kind is Affine else ()
+        if id(part) not in seen and kind not in _VALUES:
+            seen[id(part)] = part
+            _require_from_known_places(part)
+            waiting += _held(part)
+    return record
+
+
+def _require_from_known_places(part: Any) -> None:
+    """Refuse modules, and what is from modules, that know more than a program is given."""
+    module = _module_of(part)
+    wrong = {module.partition(".")[0]} & _OUTSIDE
+    if isinstance(part, ModuleType):
+        wrong |= {module} & _TOOLS
+    if isinstance(part, BuiltinFunctionType):
+        wrong |= {part.__name__} & (SEEING | _REACHING)
+    is_judge = isinstance(part, ModuleType) and module.startswith("dpgap.proof")
+    if is_judge or module.startswith("numpy.random"):
+        wrong |= {module}
+    _require_none(wrong, "the program")
+
+
+def _module_of(part: Any) -> str:
+    if isinstance(part, ModuleType):
+        return part.__name__
+    return str(getattr(part, "__module__", None) or type(part).__module__)
+
+
+def _require_none(wrong: Set[str], who: str) -> None:
+    if wrong:
+        raise BadProgram(f"{who} uses {min(wrong)!r}: a program computes only")
+
+
+def _held(part: Any) -> Iterator[Any]:
+    """What a function, class or object names or holds."""
+    kind, top = type(part), _module_of(part).partition(".")[0]
+    if isinstance(part, dict | list | tuple | set | frozenset | deque):
+        yield from part
+        yield from part.values() if isinstance(part, dict) else ()
+    if kind.__module__ in ("builtins", "functools"):  # methods, properties, partial functions
+        held = (getattr(part, name, None) for name in WRAPPED)
+        yield from (each for each in held if not isinstance(each, ModuleType))
+    if top in _OURS or isinstance(part, ModuleType):
+        return
+    if isinstance(part, type):
+        yield from (*part.__mro__[1:], *members(part))
+    elif isinstance(part, FunctionType):
+        yield from _used(part)
+    elif top not in sys.stdlib_module_names:
+        yield kind
+        for name in own_names(part):
+            if not isinstance(getattr(kind, name, None), cached_property):  # its code is read
+                yield getattr(part, name)
+
+
+def _used(function: FunctionType) -> Iterator[Any]:
+    """What a function names or keeps; refuse code that does more than compute."""
+    code, used = function.__code__, {*names(function.__code__, "GLOBAL")}
+    attributes = {*names(code, "ATTR", "METHOD")}
+    asked = {each for each in attributes if each.startswith(_HIDDEN)}
+    tools = {str(each.argval) for each in instructions(code) if each.opname == "IMPORT_NAME"}
+    wrong = (asked - _PLAIN) | (used & _REACHING) | (tools & _TOOLS)
+    wrong |= {name for name in tools if name.startswith("dpgap.proof")}
+    if function.__module__ not in sys.stdlib_module_names:
+        wrong |= peeking(code) | ((used | attributes) & SEEING)
+    _require_none(wrong, function.__qualname__)
+    yield from (cell.cell_contents for cell in function.__closure__ or ())
+    yield from (function.__defaults__, function.__kwdefaults__, vars(function))
+    for value in map(function.__globals__.get, used):
+        yield value
+        if isinstance(value, ModuleType) and value.__name__ not in sys.stdlib_module_names:
+            yield from (vars(value).get(name) for name in attributes)
+
+
+def own_names(mechanism: Any) -> list[str]:
+    """The names of what a mechanism holds itself."""
+    own = {each.name for each in fields(mechanism)} if is_dataclass(mechanism) else set()
+    for base in type(mechanism).__mro__:
+        own |= {name for name, each in vars(base).items() if isinstance(each, MemberDescriptorType)}
+    return [
+        name for name in own | {*getattr(mechanism, "__dict__", ())} if hasattr(mechanism, name)
+    ]
+
+
+_Named = namedtuple("_Named", ())
+
+
+@dataclass(frozen=True)
+class _Empty:
+    """Has what every class has, and every dataclass."""
+
+
+_GENERATED = {"<string>", *(module.__file__ for module in (collections, dataclasses, reprlib))}
+"""Where the code of methods comes from that named tuples and dataclasses get."""
+_FIELDS = (MemberDescriptorType, type(namedtuple("_One", "field").field))  # type: ignore[attr-defined]
+
+
+def members(kind: type) -> Iterator[Any]:
+    """What somebody wrote into a class; what every class has was written by nobody."""
+    given = {*dir(_Named if issubclass(kind, tuple) else _Empty)}
+    for name, value in vars(kind).items():
+        files = {each.__code__.co_filename for each in functions_of(value)}
+        known = (name in given and files <= _GENERATED) or isinstance(value, _FIELDS)
+        if not known and (files or not name.startswith("__")):
+            yield value
+
+
+def functions_of(value: Any) -> list[FunctionType]:
+    """The functions that a class attribute stands for."""
+    parts = [value, getattr(value, "__func__", None)]
+    parts += [getattr(value, each, None) for each in ("fget", "fset", "fdel")]
+    return [part for part in parts if isinstance(part, FunctionType)]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -491,7 +598,7 @@ class PathExplorer:
         raise Stop
 
     def start_over(self) -> None:
-        """Forget what was learnt on the last path."""
+        """Forget the last path."""
         self._replayed = 0
         self._began = self._left = False
         self.transcript: list[tuple[Any, bool]] = []
@@ -524,7 +631,7 @@ class PathExplorer:
         return negative
 
     def take_for_granted(self, form: Affine, negative: bool) -> None:
-        """Go on where the form is negative, or is not; the caller knows that this is possible."""
+        """Continue where the form is negative, or is not; the caller knows that it is possible."""
         if self._replayed == len(self._answered):
             self._answered.append(_Answered(form, negative, None, entered=True))
             self.enter(form, negative, None)
@@ -556,7 +663,7 @@ class PathExplorer:
         self._began, self.transcript = self._began or who != "run", []
 
     def implied(self, form: Affine) -> bool | None:
-        """The answer, if it plainly follows from earlier ones."""
+        """The answer, if it follows from earlier ones; None if it must be looked for."""
         return None
 
     def branch(self, form: Affine) -> tuple[bool, Any, Any]:
@@ -564,7 +671,7 @@ class PathExplorer:
         raise NotImplementedError
 
     def enter(self, form: Affine, negative: bool, state: Any) -> None:
-        """Go on where the answer is this."""
+        """Continue where this is the answer."""
 
     def leave(self) -> None:
         """Go back to before the last answer entered."""

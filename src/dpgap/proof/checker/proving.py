@@ -27,7 +27,7 @@ import numpy as np
 from dpgap.exact.laws import Law, MemorylessLaw, Scalar, require_law
 from dpgap.exact.parameters import positive_integer, positive_rational
 from dpgap.proof.checker import alignment
-from dpgap.proof.checker.alignment import Draws, Given, ShiftedDraws, Source, check
+from dpgap.proof.checker.alignment import Draws, Given, Replayed, Source, check
 from dpgap.proof.checker.numbers import BadProgram, Exact, Violation, exact, require_open
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ PROVED, CHECKED, REFUTED = "PROVED", "CHECKED", "REFUTED"
 _TAKEN = re.compile(r"[qdpην]\d+|noise_\d+")
 """Names that the checker gives to answers, moves and noise."""
 DIRECTIONS = {"general": (-1, 1), "rising": (0, 1), "falling": (-1, 0)}
-"""How far answers may move on neighbouring data: any way, none falls, or none rises."""
+"""How far answers may move on neighbouring data: up or down, only up, or only down."""
 GENERAL, RISING, FALLING = DIRECTIONS
 
 _MEANING = (
@@ -87,28 +87,27 @@ class Counterexample:
 # reads the same text, and answers each question with "sat", "unsat" or "unknown".
 
 
-SECONDS = 5
-"""What a prover may take for one question."""
+_SECONDS_FOR_A_QUESTION = 5
 
 
 @lru_cache(maxsize=1024)  # several mechanisms rest on the same lemmas
 def ask_z3(text: str) -> list[str]:
-    """What z3 says."""
+    """The answers of z3."""
     import z3  # takes its time to load
 
     context = z3.Context()
-    limit = f"(set-option :timeout {SECONDS * 1000})\n"
+    limit = f"(set-option :timeout {_SECONDS_FOR_A_QUESTION * 1000})\n"
     return str(z3.Z3_eval_smtlib2_string(context.ref(), limit + text)).split()
 
 
 @lru_cache(maxsize=1024)
 def ask_cvc5(text: str) -> list[str]:
-    """What cvc5 says."""
+    """The answers of cvc5."""
     import cvc5  # takes its time to load
 
     solver = cvc5.Solver(cvc5.TermManager())
     solver.setOption("incremental", "true")
-    solver.setOption("tlimit-per", str(SECONDS * 1000))
+    solver.setOption("tlimit-per", str(_SECONDS_FOR_A_QUESTION * 1000))
     parser = cvc5.InputParser(solver)
     parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, text, "theorem")
     names = parser.getSymbolManager()
@@ -132,11 +131,11 @@ class Theorem:
 
     @property
     def file_name(self) -> str:
-        """The theorem's name, as a file may be called."""
+        """A file name made from the theorem's name."""
         return re.sub(r"[^a-z0-9]+", "-", self.name.casefold()).strip("-") + ".smt2"
 
     def judged_by(self, ask: Any) -> str:
-        """What a prover makes of it."""
+        """The verdict of one prover."""
         said = ask(self.text)
         wanted = ["sat", *["unsat"] * len(self.labels)]
         if said == wanted:
@@ -194,10 +193,11 @@ class Proof:
             what = f"REFUTED ({self.condition}, {self.neighbours} neighbours): {self.reason}{shown}"
             by_hand = "Replay the numbers with dpgap.proof.replay, and follow them by hand."
             return f"{what}\n{_MEANING}\n{_NEXT.get(self.condition or '', by_hand)}"
+        took = f"in {self.seconds:.2f} s, for {self.neighbours} neighbours"
         if self.closings:
             said = f"{self.verdict} for every n: {len(self.closings)} theorems"
-            return f"{said}, all closed by {' and '.join(self.closed_by)}, in {self.seconds:.2f} s"
-        return f"{self.verdict} on {self.paths} paths in {self.seconds:.2f} s"
+            return f"{said}, all closed by {' and '.join(self.closed_by)}, {took}"
+        return f"{self.verdict} on {self.paths} paths {took}"
 
 
 def prove(
@@ -229,7 +229,6 @@ def prove(
     for method in ("run", "align"):
         if not callable(getattr(sample, method, None)):
             raise TypeError(f"mechanism must have a method {method!r}")
-    require_open(mechanism, type(sample))
     claim = _Claim(
         count,
         stated(sample, "epsilon", epsilon),
@@ -312,6 +311,7 @@ def _explore(
     paths.step = getattr(made, "grid", None) or 1
     if paths.transcript:
         raise BadProgram("the mechanism asks about an unknown while it is made: ask in run instead")
+    before = require_open(mechanism, made)
     anew = partial(deepcopy, deepcopy(made)) if hasattr(made, "unalign") else None
     answers, moves, neighbour = paths.neighbours(claim.n, DIRECTIONS[kind], claim.sensitivity)
     if claim.reach is not None and claim.reach < claim.n:
@@ -322,6 +322,7 @@ def _explore(
             paths.confine(total, -most, most)
     for answer in [*answers, *neighbour] if claim.within else []:
         paths.confine(answer, *claim.within)  # type: ignore[misc]
+    paths.require_possible()
     dependence = alignment.Dependence()
     violation: Violation | None = None
     on_path = alignment.run_and_align if only_align else partial(alignment.trial, anew=anew)
@@ -331,7 +332,14 @@ def _explore(
         violation = first
         if anew is None and not only_align:  # a cycle is what is wrong first of all
             return paths, _explore(mechanism, kind, claim, only_align=True)[1], violation
-    return paths, [] if anew else dependence.cycle(), violation
+    cycle = [] if anew else dependence.cycle()
+    passes = violation is None and not cycle and not only_align
+    if passes and require_open(mechanism, made) != before:
+        raise BadProgram(
+            "the program changes what outlives a run, such as an attribute or a global variable, "
+            "or keeps an iterator: what it does could follow from how often it was called"
+        )
+    return paths, cycle, violation
 
 
 def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
@@ -348,6 +356,8 @@ def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
     if cycle:
         violation, example = Violation("acyclic", alignment.cycle_message(cycle)), None
     seconds = time.perf_counter() - start
+    if claim.reach is not None:
+        kind = f"{kind} (reach {claim.reach})"
     if violation is None:
         return Proof(PROVED, kind, None, "", None, paths.count, seconds)
     return Proof(
@@ -432,18 +442,18 @@ def search(
 
 
 # --------------------------------------------------------------------------------------------------
-# Unknown items: whether a line keeps out what one unit alone has, but for the stated δ.
+# Unknown items: does the threshold keep out the items of one unit alone, except with probability δ?
 #
-# 1. An item whose noisy answer is below the noisy line changes nothing of what is released: with it
-#    and without it, on the same noise, the output is the same. This is proved on all paths.
-# 2. So what one unit alone has shows with no more than the chance that one of its items, which
-#    count Δ at most, reaches the noisy line. That is compared with the δ that is claimed.
+# 1. An item whose noisy answer is below the noisy threshold does not change the output: with it and
+#    without it, on the same noise, the output is the same. This is proved on all paths.
+# 2. So items of one unit alone show at most with the probability that one of them, with an answer
+#    of at most Δ, reaches the noisy threshold. This is compared with the δ that is claimed.
 #
-# Where draws are whole numbers, an item may be *at* the line, and "reaches" means ≥.
+# If draws are whole numbers, an item may be *at* the threshold, and "reaches" means ≥.
 
 
 _SLACK = 1e-9
-"""Of a chance: what floats may be off by."""
+"""The relative error that floats may have."""
 _NODES = 40
 
 
@@ -456,25 +466,25 @@ def check_lone_items(mechanism: Any, n: int, *, reach: int = 1, on_grid: bool = 
         require_delta(mechanism, reach, on_grid=on_grid)
     except Violation as wrong:
         verdict, condition, reason = REFUTED, wrong.condition, wrong.message
-        numbers = {"line": mechanism.threshold, "delta": mechanism.delta(reach)}
+        numbers = {"threshold": mechanism.threshold, "delta": mechanism.delta(reach)}
         example = Counterexample((mechanism.sensitivity,) * reach, (), (), numbers)
     seconds = time.perf_counter() - start
     return Proof(verdict, "one unit's own", condition, reason, example, 0, seconds)
 
 
 def require_delta(mechanism: Any, reach: int, *, on_grid: bool = False) -> None:
-    """Refuse a δ that is less than the chance that items of one unit reach the line."""
+    """Raise a violation if δ is less than the probability that items of one unit show."""
     distance = float(mechanism.threshold - mechanism.sensitivity)
     chance = reach * chance_to_reach(mechanism.law, distance, on_grid=on_grid)
     claimed = float(mechanism.delta(reach))
     if claimed < chance * (1 - _SLACK):
         raise Violation(
-            "delta", f"items of one unit show with chance {chance:.3g}, not {claimed:.3g}"
+            "delta", f"items of one unit show with probability {chance:.3g}, not {claimed:.3g}"
         )
 
 
 def chance_to_reach(law: MemorylessLaw, distance: float, *, on_grid: bool) -> float:
-    """The chance that one draw is at least another one of the same law and a distance ≥ 0."""
+    """The probability that one draw is at least another one of the same law plus a distance."""
     if on_grid:
         most = math.ceil(60 * law.scale)
         masses = np.array([law.floor_mass(step) for step in range(most)])
@@ -484,7 +494,7 @@ def chance_to_reach(law: MemorylessLaw, distance: float, *, on_grid: bool) -> fl
 
 
 def require_kept_out(mechanism: Any, n: int, *, ties: bool = False) -> None:
-    """Prove that an answer below the noisy line could as well not be there."""
+    """Prove that the output is the same without an answer below the noisy threshold."""
     from dpgap.proof.checker.symbolic import Paths
 
     paths = Paths(1, ties=ties)
@@ -493,13 +503,12 @@ def require_kept_out(mechanism: Any, n: int, *, ties: bool = False) -> None:
     def on_path() -> None:
         draws = Draws(paths, [], [])
         output = alignment.collect(mechanism.run(Given(answers), Source(draws)))
-        *others, own, line = draws.values
-        if answers[-1] + own >= mechanism.threshold + line:
+        *others, own, last = draws.values
+        if answers[-1] + own >= mechanism.threshold + last:
             return
-        kept = Draws(paths, draws.laws[1:], [*others, line])
-        again = ShiftedDraws(kept, [0] * len(kept.values), [])
+        again = Replayed(draws.laws[1:], [*others, last], [])
         without = alignment.collect(mechanism.run(Given(answers[:-1]), Source(again)))
-        wrong = "an item below the noisy line changes what is released"
+        wrong = "an item below the noisy threshold changes the output"
         alignment.require_same_output(output, without, paths, wrong)
 
     paths.explore(on_path)

@@ -70,7 +70,7 @@ def _number(value: Exact) -> Any:
 class Paths(forms.PathExplorer):
     """The judge of whole regions: explores every path of a program."""
 
-    def __init__(self, epsilon: Exact, *, ties: bool) -> None:
+    def __init__(self, epsilon: Any, *, ties: bool) -> None:
         self._solver = z3.SimpleSolver()
         self.epsilon = epsilon
         self.ties = ties
@@ -79,10 +79,8 @@ class Paths(forms.PathExplorer):
         self._terms: dict[Unknown, Any] = {}
         self._sums: dict[tuple[Any, ...], Any] = {}
         self._model: Any = None
-        self._known_box: dict[Unknown, tuple[Exact, Exact]] = {}
+        self._box: dict[Unknown, tuple[Exact, Exact]] = {}
         self._bound: set[Unknown] = set()
-        self._tied: set[Unknown] = set()
-        """Unknowns that are confined together with others."""
         self._entered: list[tuple[Affine, bool]] = []
         self._scopes = 0
         super().__init__()
@@ -95,13 +93,16 @@ class Paths(forms.PathExplorer):
         """Consider only what keeps the form between two known numbers."""
         term = self._term_of(form)
         self._bound.update(forms.terms_of(form))
-        if len(forms.terms_of(form)) > 1:
-            self._tied.update(forms.terms_of(form))
         self._solver.add(term >= _number(low), term <= _number(high))
+
+    def require_possible(self) -> None:
+        """Refuse confinements that contradict each other: anything would follow from them."""
+        if self._where(z3.BoolVal(True)) is None:
+            raise BadProgram("no answers and neighbours are within the range: nothing is proved")
 
     def between(self, name: str, low: Exact, high: Exact) -> Affine:
         """An unknown number between two known ones."""
-        self._known_box[name] = low, high
+        self._box[name] = low, high
         number = self.unknown(name)
         self.confine(number, low, high)
         return number
@@ -119,11 +120,8 @@ class Paths(forms.PathExplorer):
         """Forget what was learnt on the last path."""
         super().start_over()
         self._facts: dict[tuple[Any, ...], list[tuple[Affine, bool]]] = {}
-        self._box = dict(self._known_box)
         self._known = set(self._bound)
         """Unknowns that are confined, or that something was asked about."""
-        self._related = set(self._tied)
-        """Unknowns of which more is known than an interval of their own."""
 
     def enter(self, form: Affine, negative: bool, state: Any) -> None:
         """Go on where the answer is this; `state` is a point there, or `_SOMEWHERE`."""
@@ -139,18 +137,12 @@ class Paths(forms.PathExplorer):
 
     def learn(self, form: Affine, negative: bool) -> None:
         """Keep the answer, so that z3 need not be asked about what follows from it."""
-        if not negative and self._range(form)[1] == 0:
-            # It is as large as it can be, so each unknown is at that end of its interval.
-            for unknown, by in forms.terms_of(form).items():
-                end = self._box[unknown][by > 0]
-                self._box[unknown] = end, end
         self._facts.setdefault(_direction(form), []).append((form, negative))
         self._known.update(forms.terms_of(form))
-        self._related.update(forms.terms_of(form))
 
     def branch(self, form: Affine) -> tuple[bool, Any, Any]:
         """A possible answer, a point there, and a point where the other is right, if any."""
-        if self._is_in_box(form) or self._is_anything(form):
+        if self._is_anything(form):
             return True, _SOMEWHERE, _SOMEWHERE
         first = self._in_model(form)
         here = self._model
@@ -165,10 +157,7 @@ class Paths(forms.PathExplorer):
         return first, here, self._where(self._claim(form, not first))
 
     def implied(self, form: Affine) -> bool | None:
-        """An answer that follows from intervals, or from an earlier answer and intervals."""
-        if self._is_in_box(form):
-            low, high = self._range(form)
-            return False if low >= 0 else True if high < 0 else None
+        """The answer, if it follows from one earlier answer and from intervals."""
         for fact, negative in self._facts.get(_direction(form), ()):
             low, high = self._range(form - fact)
             if negative and high <= 0:
@@ -176,13 +165,6 @@ class Paths(forms.PathExplorer):
             if not negative and low >= 0:
                 return False
         return None
-
-    def _is_in_box(self, form: Affine) -> bool:
-        """Whether all that is known about what is in the form are intervals, one for each."""
-        return all(
-            unknown in self._box and unknown not in self._related
-            for unknown in forms.terms_of(form)
-        )
 
     def _is_anything(self, form: Affine) -> bool:
         """Whether there is an unknown in the form that nothing is known about."""
@@ -293,8 +275,6 @@ class Paths(forms.PathExplorer):
 
     def require_cost(self, laws: Sequence[Any], shifts: Sequence[Scalar]) -> None:
         """Raise a violation where shifting the draws costs more than ε."""
-        if self._is_cheap(laws, shifts):
-            return
         most = readable(Fraction(self.epsilon))
         over = Violation("cost", f"the shifts can cost more than {most}")
         self.require_at_most(laws, shifts, self.epsilon, over)
@@ -306,16 +286,6 @@ class Paths(forms.PathExplorer):
         total = cost_of(laws, [CostTerm(self._term_of(shift)) for shift in shifts])
         cost = total.term if isinstance(total, CostTerm) else _number(total)
         self._raise_where(cost > self._term_of(most), over)
-
-    def _is_cheap(self, laws: Sequence[Any], shifts: Sequence[Scalar]) -> bool:
-        """Whether shifts anywhere in their intervals cost at most ε: then z3 need not be asked.
-
-        Only for laws that are known to charge more for farther shifts.
-        """
-        farthest: list[Any] = [max(abs(low), abs(high)) for low, high in map(self._range, shifts)]
-        if math.inf in farthest or not all(law.monotone_cost for law in laws):
-            return False
-        return bool(cost_of(laws, farthest) <= self.epsilon)
 
     def _raise_where(self, claim: Any, violation: Violation) -> None:
         point = self._where(claim)
@@ -355,8 +325,7 @@ class Recording(Paths):
 
     def __init__(self, epsilon: Exact | None, *, ties: bool) -> None:
         """Without ε, costs are shown elsewhere."""
-        super().__init__(epsilon or 0, ties=ties)
-        self._costs_count = epsilon is not None
+        super().__init__(epsilon, ties=ties)
         self._hypotheses: dict[str, Any] = {}
         self._covered: list[Any] = []
         self._failures: dict[str, list[Any]] = {}
@@ -364,7 +333,6 @@ class Recording(Paths):
     def given(self, condition: Condition) -> None:
         """Consider only what meets the condition."""
         self._suppose(self._met(condition))
-        self._tied.update(forms.terms_of(forms.asked_form(condition)))
         self._bound.update(forms.terms_of(forms.asked_form(condition)))
 
     def given_whole(self, number: Affine) -> None:
@@ -397,7 +365,7 @@ class Recording(Paths):
         self._raise_where(z3.Not(z3.IsInt(self._term_of(number))), violation)
 
     def require_cost(self, laws: Sequence[Any], shifts: Sequence[Any]) -> None:
-        if self._costs_count:
+        if self.epsilon is not None:
             over = Violation("cost", "the shifts can cost more than is allowed")
             self.require_at_most(laws, shifts, self.epsilon, over)
 

@@ -1,14 +1,14 @@
 """Proofs for every number of answers and every k, of the programs that ship.
 
-`checker` follows a whole program, so it ends at few answers. Here a program is followed only as far
-as a violation can reach, and what ties that part to all of it is checked as well. docs/every-n.md
-says which part, and why that is enough.
+`checker` follows a whole program, which is possible for few answers only. Here a small part of a
+program is followed, in which each violation would show, and the code that connects this part with
+the whole is checked as well. docs/every-n.md says which part, and why it is enough.
 
 - `theorems`: which mechanism is proved how. A new mechanism is entered there.
 - `steps`: one step from any state; and `run` and `align` do nothing but steps.
-- `memory`: steps remember nothing, and a program singles out no place.
-- `few_answers`: a few answers that show every violation of rankings, measurements and histograms,
-  and that a program treats few among many as it treats few alone.
+- `memory`: steps remember nothing, and a program treats all positions alike.
+- `few_answers`: rankings, measurements and histograms, in which a few answers show each violation;
+  a program treats a few answers among many as it treats them alone.
 - `exponential`: the lemmas of docs/exponential-top-k.md, on the functions that ship.
 
 May import `checker`, `mechanisms` and what is below.

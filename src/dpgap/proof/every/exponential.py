@@ -9,16 +9,16 @@ from 0 to R:
 
 - support: no noise goes below zero;
 - output: winners come down together, by as much as the best loser does, and no loser is above that;
-  so the program says the same (`prove_kept`, on the program that ships);
+  so the program gives the same output (`prove_kept`, on the program that ships);
 - cost: each winner costs at most 1, and one of them with the raised loser at most 1; no other loser
   is shifted. So k winners cost at most k, and that is ε;
-- one-to-one: `extremes_undone` finds the way back, from unknowns that it cannot look through. Both
+- one-to-one: `extremes_undone` inverts it, from unknowns that it cannot look through. Both
   maps are whole and linear on each path, so both determinants are ±1, for every n.
 
 `prove_falls` shows that falls are from 0 to R. What is not few among many, `require_restriction`
 ties to this. Joint Top-K is the same over half-margins of sets; Hybrid Top-K, where k are found,
-with its line as one more loser. Where the line cuts, r winners and the line each cost at most 1,
-which is what `spent` says (`prove_cut`).
+with its threshold as one more loser. Where the threshold cuts, r winners and the threshold each
+cost at most 1, which is what `spent` says (`prove_cut`).
 """
 
 import itertools
@@ -35,8 +35,8 @@ from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.proof.checker import alignment
-from dpgap.proof.checker.alignment import Draws, Given, ShiftedDraws, Source, collect
-from dpgap.proof.checker.numbers import Affine, Violation, form_of
+from dpgap.proof.checker.alignment import Draws, Given, Replayed, Source, collect
+from dpgap.proof.checker.numbers import Violation, form_of
 from dpgap.proof.checker.proving import DIRECTIONS, GENERAL, Theorem
 from dpgap.proof.every import few_answers
 from dpgap.proof.every.few_answers import FEW, Make, recording
@@ -71,20 +71,20 @@ def prove_joint(made: Make, kind: str) -> list[Theorem]:
 
 
 def prove_hybrid(made: Make, kind: str) -> list[Theorem]:
-    """The theorems about Hybrid Top-K: a ranking in which the line loses, or cuts."""
+    """The theorems about Hybrid Top-K: a ranking in which the threshold loses, or cuts."""
     few_answers.require_scales(made)
     sample = made(k=1)
     require_uniform(type(sample))
     few_answers.require_restriction(altered(sample.without_line, monotonic=False))
     _require_hybrid(made)
     cut = prove_cut(replace(sample.law, scale=Fraction(1)), top_k.shift_of.__code__)
-    same = [_prove_same(made(k=k), _with_line, 3) for k in (1, 2)]
+    same = [_prove_same(made(k=k), _with_threshold, 3) for k in (1, 2)]
     falls = prove_falls(sample.without_line, kind)
     return [falls, cut, *same, *_prove_of_any(sample.without_line, FEW)]
 
 
 def _prove_of_any(sample: NoisyTopK, few: Sequence[tuple[int, int]]) -> list[Theorem]:
-    """What holds whatever the answers are, and how they moved; done once for the same code."""
+    """The theorems that hold for all answers and moves; proved once for the same code."""
     law = replace(sample.law, scale=Fraction(1))
     shifting = [getattr(top_k, name).__code__ for name in _SHIFTING]
     named = [prove_named(law, losers, *shifting) for losers in (0, 3)]
@@ -132,7 +132,7 @@ def prove_named(law: Any, losers: int, *_: object) -> Theorem:
     functions = alignment.Functions()
 
     def unalign(answers: Any, _: Any, noise: Any, winners: Any) -> list[Any]:
-        """The way back: the shipped functions, on what they may see."""
+        """The inverse: the shipped functions, on what they may see."""
         by = top_k.extremes_undone(answers, falls, noise, winners)
         return [-top_k.shift_of(i, falls, winners, by) for i in places]
 
@@ -151,8 +151,7 @@ def prove_named(law: Any, losers: int, *_: object) -> Theorem:
         shifts = [top_k.shift_of(i, falls, winners, by) for i in places]
         skeleton = alignment.take_apart(winners)[0]
         made = alignment.Trial(answers, answers, draws, winners, skeleton, [], shifts, [], [])
-        for value, shift in zip(noise, shifts, strict=True):
-            _require_drawable(law, value, shift, judge)
+        alignment.require_supported(draws, shifts)
         after = [value - fall + s for value, fall, s in zip(noisy, falls, shifts, strict=True)]
         # Winners come down alike, as the best loser does, and no loser stays above it.
         apart = Violation("output", "winners and the best loser do not come down together")
@@ -183,7 +182,7 @@ def prove_named(law: Any, losers: int, *_: object) -> Theorem:
 
 @lru_cache(maxsize=16)
 def prove_cut(law: Any, *_: object) -> Theorem:
-    """Where the line, 2, cuts the ranking: it and the winners 0 and 1 stay, and no loser rises.
+    """Where the threshold, entry 2, cuts: it and the winners 0 and 1 stay, and no loser rises.
 
     Each of these costs at most 1. Shifts depend on no noise, so they are acyclic.
     """
@@ -192,28 +191,23 @@ def prove_cut(law: Any, *_: object) -> Theorem:
 
     def on_path() -> None:
         draws = Draws(judge, [], [])
-        for i, fall in enumerate(falls):
-            value = draws.draw(law)
-            shift = top_k.shift_of(i, falls, (0, 1, 2), top_k.STAYING)
-            moved = Violation("output", "winners or the line do not stay, or a loser rises")
+        shifts = [top_k.shift_of(i, falls, (0, 1, 2), top_k.STAYING) for i in range(4)]
+        for i, (fall, shift) in enumerate(zip(falls, shifts, strict=True)):
+            draws.draw(law)
+            moved = Violation("output", "winners or the threshold do not stay, or a loser rises")
             judge.require(shift - fall <= 0, moved)
             if i < 3:
                 judge.require(shift - fall >= 0, moved)
             over = Violation("cost", "a draw can cost more than its part")
             judge.require_at_most([law], [shift], 1 if i < 3 else 0, over)
-            _require_drawable(law, value, shift, judge)
+        alignment.require_supported(draws, shifts)
 
     return judge.proved(f"one-sided noise, {law.name}, the line cuts", on_path)
 
 
-def _require_drawable(law: Any, value: Affine, shift: Any, judge: Any) -> None:
-    out = Violation("support", "a shift takes noise out of its support")
-    judge.require(law.supports(value + shift), out)
-
-
 @lru_cache(maxsize=64)
 def prove_kept(sample: NoisyTopK, few: tuple[int, int], *_: object) -> Theorem:
-    """The program says the same where winners, and the best loser's level, move by the same."""
+    """The output is the same if winners, and the best loser's level, move by the same amount."""
     winners, losers = few
     program = altered(sample, k=winners)
     judge = recording(None, ties=False)
@@ -237,7 +231,7 @@ def prove_kept(sample: NoisyTopK, few: tuple[int, int], *_: object) -> Theorem:
             for i in places
         ]
         shifts = [a - p - value for a, p, value in zip(after, neighbour, draws.values, strict=True)]
-        again = ShiftedDraws(draws, shifts, [])
+        again = Replayed(draws.laws, alignment.moved(draws.values, shifts), [])
         same = collect(program.run(Given(neighbour), Source(again)))
         alignment.require_same_output(said, same, judge)
         one_each = draws.laws == [program.law] * len(places) and len(again.taken) == len(places)
@@ -249,11 +243,11 @@ def prove_kept(sample: NoisyTopK, few: tuple[int, int], *_: object) -> Theorem:
 
 
 def _prove_same(mechanism: Any, other: Callable[..., Any], n: int) -> Theorem:
-    """On the same noise the program says what another says."""
+    """On the same noise the program gives the output of another one."""
     judge = recording(None, ties=False)
     program = mechanism
     if isinstance(mechanism, HybridTopK):
-        program = altered(mechanism, threshold=judge.unknown("line"))
+        program = altered(mechanism, threshold=judge.unknown("threshold"))
     answers = [judge.unknown(f"q{i}") for i in range(n)]
 
     def on_path() -> None:
@@ -266,17 +260,17 @@ def _prove_same(mechanism: Any, other: Callable[..., Any], n: int) -> Theorem:
 
 
 def _over_sets(program: JointTopK, answers: Any, draws: Draws) -> Any:
-    """What Noisy Max over half-margins says."""
+    """The output of Noisy Max over half-margins."""
     sets = list(itertools.combinations(range(len(answers)), program.k))
     margins = [program.half_margin(answers, each) for each in sets]
-    again = ShiftedDraws(draws, [0] * len(sets), [])
-    ((winner,), (lead,)) = program.over_sets.run(margins, Source(again))
+    again = Source(Replayed(draws.laws, draws.values, []))
+    ((winner,), (lead,)) = program.over_sets.run(margins, again)
     return sets[winner], lead
 
 
-def _with_line(program: HybridTopK, answers: Any, draws: Draws) -> Any:
-    """What Noisy Top-K of all says, with the line as an answer; up to k of them, or up to it."""
-    again = Source(ShiftedDraws(draws, [0] * (len(answers) + 1), []))
+def _with_threshold(program: HybridTopK, answers: Any, draws: Draws) -> Any:
+    """The output of Noisy Top-K with the threshold as an answer, cut at k or at the threshold."""
+    again = Source(Replayed(draws.laws, draws.values, []))
     every = altered(program.without_line, k=len(answers) + 1)
     winners, leads = every.run((*answers, program.threshold), again)
     end = min(program.k, winners.index(len(answers)))
@@ -322,7 +316,9 @@ def _require_hybrid(made: Make) -> None:
             _require_by_extremes(mechanism, sides, given, (*few, _MANY), (few, None))
         parts = [mechanism.spent(r) * k / mechanism.epsilon for r in range(k + 1)]
         if parts != [*range(1, k + 1), k]:
-            raise Violation("budget", "what is spent must be a part for each answer and the line")
+            raise Violation(
+                "budget", "what is spent must be a part for each answer and the threshold"
+            )
 
 
 def _numbers(count: int) -> list[tuple[list[Fraction], list[Fraction], list[Fraction]]]:
@@ -341,7 +337,7 @@ def _require_by_extremes(
 ) -> None:
     """Raise a violation unless shifts are those of the extremes, and `unalign` undoes them.
 
-    `shifted` are the winners, or where a line cut the ranking the winners and the line.
+    `shifted` are the winners, or where the threshold cut the ranking the winners and the threshold.
     """
     levels, falls, noise = given
     cut = len(shifted) > len(output[0])

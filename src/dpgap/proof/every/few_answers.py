@@ -26,8 +26,8 @@ and |det J| = 1. There is no discrete part.
 own, which makes up for the answer's own change and costs as much as that change is long. One unit
 moves all answers together by at most reach·Δ. So all draws together cost at most reach·Δ over the
 scale, and that is ε. Two coordinates are followed, with unknown changes and an unknown reach; all
-others have moved by an unknown sum. Shifts depend on no noise. Nothing is said of a line or of
-ties: whatever is read off noisy answers costs nothing more.
+others have moved by an unknown sum. Shifts depend on no noise. All noisy answers are the output
+here, so thresholds and ties do not matter: what is computed from them costs nothing more.
 """
 
 import itertools
@@ -112,7 +112,7 @@ class Fixed:
 def _released(
     mechanism: Any, values: Any, moves: Any, noise: Any
 ) -> tuple[Any, list[Any], list[Any]]:
-    """What the mechanism says on known noise, the shifts, and the laws that it drew from."""
+    """The output on known noise, the shifts, and the laws that the mechanism drew from."""
     source = Fixed(iter(noise), [])
     said = mechanism.run(values, source)
     neighbour = [value + move for value, move in zip(values, moves, strict=True)]
@@ -200,7 +200,7 @@ def _losers_come_first(made: Trial) -> bool:
 
 
 _restricted: set[tuple[Any, ...]] = set()
-"""The code of which it is known."""
+"""The code for which it was shown."""
 
 
 def require_restriction(mechanism: Any) -> None:

@@ -13,6 +13,7 @@ Shifts are the same for all noise with the same outcomes. So they are acyclic, |
 there are as many alignments as there are sequences of outcomes: countably many.
 """
 
+import dis
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -27,11 +28,11 @@ from dpgap.exact.parameters import altered
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, Branch, SparseVector
 from dpgap.proof.checker import alignment
 from dpgap.proof.checker import numbers as forms
-from dpgap.proof.checker.alignment import Draws, Sealed, ShiftedDraws, Source
-from dpgap.proof.checker.numbers import Affine, BadProgram, Exact, Violation
+from dpgap.proof.checker.alignment import Draws, Replayed, Sealed, Source
+from dpgap.proof.checker.numbers import Affine, BadProgram, Exact, Violation, own_names
 from dpgap.proof.checker.proving import DIRECTIONS, GENERAL, Theorem
 from dpgap.proof.every.few_answers import MOVES, Fixed, recording
-from dpgap.proof.every.memory import own_names, require_no_memory
+from dpgap.proof.every.memory import require_no_memory
 
 if TYPE_CHECKING:
     from dpgap.proof.checker.symbolic import Recording
@@ -125,9 +126,7 @@ def prove_step(name: str, program: Any, budget: Budget, kind: str, judge: "Recor
             Violation("acyclic", "a shift depends on noise"),
         )
         judge.require_steps([*shifts, by])
-        for law, value, shift in zip(draws.laws, draws.values, shifts, strict=True):
-            out = Violation("support", "a shift takes noise out of its support")
-            judge.require(law.supports(value + shift), out)
+        alignment.require_supported(draws, shifts)
         _require_paid(draws.laws, shifts, (then - used) * budget.unit, judge)
         beyond = Violation("cost", "more units are used than there are")
         judge.require(then <= budget.capacity, beyond)
@@ -135,13 +134,12 @@ def prove_step(name: str, program: Any, budget: Budget, kind: str, judge: "Recor
         if budget.whole:
             broken = Violation("cost", "units that are used must be whole numbers")
             judge.require_whole(then, broken)
-        again = ShiftedDraws(draws, shifts, [])
+        again = Replayed(draws.laws, alignment.moved(draws.values, shifts), [])
         same = alignment.collect(program.step(used, answer + move, shared + rise, Source(again)))
         alignment.require_same_output((outcome, then), same, judge)
         other = Violation("output", "align counts other units")
         judge.require_zero(counted - then + 0 * used, other)
-        if len(again.taken) < len(draws.values):
-            judge.require(False, Violation("draws", "the neighbour draws less often"))
+        again.require_all_taken()
 
     return judge.proved(f"{name}, {kind}: one step", on_path)
 
@@ -176,7 +174,10 @@ def _require_paid(laws: Sequence[Any], shifts: Sequence[Scalar], paid: Affine, j
 # the answers themselves, and through nothing else with them.
 
 
-_METHODS = ("run", "step", "rise", "live", "align", "align_step")
+_METHODS = (
+    *("run", "step", "rise", "live", "align", "align_step"),
+    *("__getattr__", "__getattribute__"),  # Python calls them
+)
 _ALIGNING = {"sum", "zip", "rise", "align_step"}
 _ROUNDS = 4
 
@@ -205,15 +206,15 @@ def require_fold(mechanism: Any) -> Opening:
 
 
 class _Heads:
-    """Something to go through, that looks at the loop it is gone through by at each round.
+    """Items for a loop; at each round the local variables of that loop are recorded.
 
-    `done` says how many rounds have been: a loop takes one item for each. Besides marks and
-    numbers, local variables may hold what is `given`.
+    `done` has one entry for each round that has ended: a loop takes one item for each. Besides
+    marks and numbers, local variables may hold the values in `given`.
     """
 
     def __init__(self, items: Sequence[Any], code: CodeType, done: Sequence[Any]) -> None:
         self.items, self.code, self.done = items, code, done
-        loops = [each.offset for each in forms.steps(code) if each.opname == "FOR_ITER"]
+        loops = [each.offset for each in forms.instructions(code) if each.opname == "FOR_ITER"]
         _require(len(loops) == 1, f"{code.co_name} is more than one loop")
         self.loop = loops[0], loops[0] + 2  # some Pythons say where the instruction ends
         self.given: list[Any] = [self]
@@ -233,7 +234,7 @@ class _Heads:
             raise _broken(f"{what} does not do the same with every answer")
 
     def _seen(self, value: Any) -> Any:
-        """A variable as it looks at the head of a round: how long ago a mark was made, say."""
+        """A local variable, as it can be compared from round to round: a mark by its age."""
         if any(value is each for each in self.given):
             return "given"
         if isinstance(value, Mark):
@@ -259,7 +260,7 @@ def _opaque(mechanism: Any, **methods: Callable[..., Any]) -> Any:
 
 
 class _Way:
-    """A branch that no answer clears, or that all do. What it is may be handed on only."""
+    """A branch that all answers clear, or none. Its law and its number may only be handed on."""
 
     def __init__(self, number: int, *, cleared: bool) -> None:
         self.law, self.number = Mark("law", number), Mark("branch", number)
@@ -268,7 +269,7 @@ class _Way:
 
 
 class _Ways(tuple[_Way, ...]):
-    """Branches that look at the loop they are gone through by."""
+    """Branches whose loop is recorded (`_Heads`)."""
 
     heads: "_Heads"
 
@@ -277,8 +278,20 @@ class _Ways(tuple[_Way, ...]):
         return self.heads
 
 
+def _until_loop(code: CodeType) -> list[tuple[str, Any]]:
+    """The instructions before the first loop: they make what the loop goes through."""
+    made = itertools.takewhile(lambda each: each.opname != "FOR_ITER", dis.get_instructions(code))
+    return [(each.opname, each.argval) for each in made]
+
+
 def require_loop(mechanism: Any) -> None:
-    """Raise a violation unless a step does the same with every branch, cleared or not."""
+    """Raise a violation unless a step does the same with every branch, cleared or not.
+
+    It goes through the branches themselves, as the shipped step does: `zip` or a generator could
+    hold a state that no variable shows.
+    """
+    begins = _until_loop(type(mechanism).step.__code__) == _until_loop(SparseVector.step.__code__)
+    _require(begins, "a step must begin with its loop, over self.ways[: self.live(used)]")
     for cleared in range(_ROUNDS + 1):
         noise, used = Fixed(itertools.repeat(0), []), forms.affine(None, {"used": 1})
         ways = _Ways(_Way(at, cleared=at == cleared) for at in range(_ROUNDS))
@@ -324,7 +337,7 @@ def _require_run(mechanism: Any, *, ends: bool) -> Opening:
 
     code = type(mechanism).run.__code__
     heads = _Heads(answers, code, calls)
-    for before, each in itertools.pairwise(forms.steps(code)):
+    for before, each in itertools.pairwise(forms.instructions(code)):
         plain = "LOAD_FAST" in before.opname and not each.is_jump_target
         _require(each.opname != "GET_ITER" or plain, "run goes through more than its answers")
     program = _opaque(mechanism, step=step, live=live)
@@ -352,7 +365,7 @@ def _require_align(mechanism: Any, opening: Opening) -> None:
         "JUMP_IF" in each.opname
         or each.opname in ("BINARY_SUBSCR", "BINARY_SLICE", "UNPACK_EX")
         or (each.opname == "UNPACK_SEQUENCE" and each.argval > 3)
-        for each in forms.steps(code)
+        for each in forms.instructions(code)
     )
     _require(plain and not asks, "align is more than one loop")
     # More answers than outcomes: a stream may end before its answers do.
@@ -412,7 +425,7 @@ def _broken(message: str) -> Violation:
 
 
 _BRANCHES = 3
-"""As many are followed: `require_loop` shows that all but the first are treated alike."""
+"""So many branches are followed: `require_loop` shows that later ones are treated alike."""
 _MOST_BRANCHES = 16
 _UNREAD = ("threshold", "k", "epsilon", "threshold_share", "threshold_law", "noise", "grid")
 """What a step must not look at: it is followed for one value of each."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from dpgap.exact.laws import NOISES, REAL_NOISES, Law, Noise, Scalar, law_named
+from dpgap.exact.laws import LAWS, NOISES, REAL_NOISES, Law, Noise, Scalar
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
@@ -20,7 +20,7 @@ from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.proof.checker import proving
-from dpgap.proof.checker.numbers import Violation, guarded
+from dpgap.proof.checker.numbers import BadProgram, Violation, guarded
 from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING, Proof, Theorem
 from dpgap.proof.every import few_answers
 from dpgap.proof.every.exponential import prove_hybrid, prove_joint, prove_one_sided
@@ -98,8 +98,7 @@ def _selections(kind: str) -> Iterator[Case]:
             yield for_every_n(stream.__name__, variant, kind, proof)
         if noise not in REAL_NOISES:
             continue
-        signed = law_named(noise, 1, 1).signed  # type: ignore[arg-type]
-        by = few_answers.prove_ranking if signed else prove_one_sided
+        by = few_answers.prove_ranking if LAWS[noise].signed else prove_one_sided
         best = partial(lambda k, **more: NoisyMax(**more), **given)
         top = partial(by, partial(NoisyTopK, **given), kind)
         yield for_every_n("NoisyTopK", variant, kind, top)
@@ -188,9 +187,12 @@ def prove_every(mechanism: Any, *, neighbours: str | None = None, ties: bool = F
 
     def example() -> proving.Counterexample | None:
         for n in range(1, _MOST_ANSWERS + 1):
-            found = proving.prove(mechanism, n, neighbours=neighbours, ties=ties).counterexample
-            if found is not None:
-                return found
+            try:
+                found = proving.prove(mechanism, n, neighbours=neighbours, ties=ties)
+            except BadProgram:  # it cannot be followed; the refutation stands without numbers
+                return None
+            if found.counterexample is not None:
+                return found.counterexample
         return None
 
     return judged(theorems, " and ".join(kinds), example=example)
