@@ -74,7 +74,7 @@ def test_a_check_says_what_a_start_would_say(tmp_path: Path) -> None:
     assert "whom" in said[0].stderr
     assert not (tmp_path / "budget.db").exists()
     refused = _dpgap(str(path), "--check", "--host", "0.0.0.0")
-    assert refused.stderr.startswith("dpgap: host must be one of 127.0.0.1")
+    assert refused.stderr.startswith("dpgap: --host must be one of 127.0.0.1")
 
 
 def test_every_fault_is_one_line_with_its_line(tmp_path: Path) -> None:

@@ -279,7 +279,7 @@ def test_a_file_that_ends_in_csv_is_written_as_csv() -> None:
 NO_EXPORT = {
     "sqlite:///budget.db": "is an address and no file: use --ledger sqlite:///budget.db",
     "budget.db": "is a database: use --ledger budget.db if it is a ledger",
-    "release.json": "release.json is a release document: `dpgap show` reads it",
+    "release.json": "cannot be verified: it is a release document: `dpgap show` reads it",
     "sold.csv": "sold.csv cannot be verified: the file must be JSON that `dpgap ledger export`",
     "nothing.json": "there is no file 'nothing.json' that can be read",
 }

@@ -8,21 +8,17 @@ from typing import Annotated
 import typer
 
 from dpgap._package import how_to_get
-from dpgap.cli.commands import notes, option, say_error
+from dpgap.cli.commands import notes, say_error
 from dpgap.printable import printable
 
 
 def desk(
     file: Annotated[Path | None, typer.Argument(help="The steward's file (TOML).")] = None,
-    host: Annotated[str, option("Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, option("Which port; 0 takes any that is free.")] = 8765,
-    check: Annotated[
-        bool, option("Check and count as a start does; open nothing.", "--check")
-    ] = False,
-    token: Annotated[
-        bool, option("Print a new token, and the line for the file.", "--token")
-    ] = False,
-    key: Annotated[bool, option("Print a new key for the file.", "--key")] = False,
+    host: Annotated[str, "Where to listen."] = "127.0.0.1",
+    port: Annotated[int, "Which port; 0 takes any that is free."] = 8765,
+    check: Annotated[bool, "Check and count as a start does; open nothing."] = False,
+    token: Annotated[bool, "Print a new token, and the line for the file."] = False,
+    key: Annotated[bool, "Print a new key for the file."] = False,
 ) -> None:
     """Serve pages and an API where people ask about data sets that they cannot read."""
     if key:

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from dpgap._package import how_to_get
-from dpgap.cli.commands import AsJSON, UsageError, option, with_options
+from dpgap.cli.commands import AsJSON, UsageError, option
 
 # --------------------------------------------------------------------------------------------------
 # `dpgap prove package.module:Mechanism` and `dpgap audit package.module:function`: your own.
@@ -37,15 +37,8 @@ from dpgap.cli.commands import AsJSON, UsageError, option, with_options
 # up. The exit code is 1 if the mechanism is refuted or the function rejected.
 
 
-_CLAIM = "The ε that is claimed, unless it has an attribute epsilon."
-_MOVED = "The most that one person can move one answer; 1 unless said."
-_ALIKE = "One person moves all answers the same way, as with counts; else up or down."
-_REACH = (
-    "How many answers one person can move: 1 where each person is in one group only. Without it, "
-    "all of them."
-)
-Epsilon = Annotated[str | None, option(_CLAIM)]
-Sensitivity = Annotated[str | None, option(_MOVED)]
+Epsilon = Annotated[str | None, "The ε that is claimed, unless it has an attribute epsilon."]
+Sensitivity = Annotated[str | None, "The most that one person can move one answer; 1 unless said."]
 
 
 class Claimed(NamedTuple):
@@ -54,24 +47,26 @@ class Claimed(NamedTuple):
     n: Annotated[int, option("For how many answers.", "-n")] = 3
     epsilon: Epsilon = None
     sensitivity: Sensitivity = None
-    ties: Annotated[bool, option("Noise is on a grid: ties count.", "--ties")] = False
+    ties: Annotated[bool, "Noise is on a grid: ties count."] = False
 
 
 class Audited(NamedTuple):
     """How to audit a function that is named by its module."""
 
     epsilon: Epsilon = None
-    delta: Annotated[str, option("The δ that is claimed beside ε.")] = "0"
-    samples: Annotated[int, option("How many calls in all, from 2,000.")] = 100_000
-    level: Annotated[float, option("The chance that something private is rejected.")] = 1e-3
+    delta: Annotated[str, "The δ that is claimed beside ε."] = "0"
+    samples: Annotated[int, "How many calls in all, from 2,000."] = 100_000
+    level: Annotated[float, "The chance that something private is rejected."] = 1e-3
     sensitivity: Sensitivity = None
-    monotonic: Annotated[bool, option(_ALIKE, "--monotonic")] = False
-    reach: Annotated[int | None, option(_REACH)] = None
-    batch: Annotated[
-        bool, option("It takes (answers, runs) and returns as many outputs.", "--batch")
-    ] = False
+    monotonic: Annotated[bool, "One person moves all answers the same way, as with counts."] = False
+    reach: Annotated[
+        int | None,
+        "How many answers one person can move: 1 where each person is in one group only. Without "
+        "it, all of them.",
+    ] = None
+    batch: Annotated[bool, "It takes (answers, runs) and returns as many outputs."] = False
     bits: Annotated[
-        bool, option("Look at the lowest bits of floats, too. Without, find what else is wrong.")
+        bool, "Look at the lowest bits of floats, too. Without, find what else is wrong."
     ] = True
 
 
@@ -252,14 +247,11 @@ _SOURCES = (
 )
 
 
-@with_options()
 def prove(
     claimed: Claimed,
     name: Name = None,
     as_json: AsJSON = False,
-    smt: Annotated[
-        Path | None, option("Write the theorems for every n to this folder, as SMT-LIB.")
-    ] = None,
+    smt: Annotated[Path | None, "Write theorems for every n to this folder, as SMT-LIB."] = None,
 ) -> None:
     """Prove every mechanism that dpgap ships, and refute the mutants; or prove your own."""
     for prover in ("z3", "cvc5"):
@@ -276,7 +268,6 @@ def prove(
     _end(rows, [row["verdict"] for row in rows], _proof_lines(rows), as_json)
 
 
-@with_options()
 def audit(audited: Audited, name: Name = None, as_json: AsJSON = False) -> None:
     """Search for what refutes the ε of anything that dpgap ships, and catch the mutants.
 
