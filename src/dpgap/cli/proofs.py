@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from fractions import Fraction
 from functools import partial
@@ -98,8 +98,7 @@ def prove_addressed(address: str, claimed: Claimed, as_json: bool) -> None:
             if isinstance(mechanism, Stepwise):
                 proof, many = prove_every(mechanism, ties=claimed.ties), "every n"
             else:
-                proof = prove(mechanism, **claimed._asdict())
-                many = f"n = {claimed.n}"
+                proof, many = prove(mechanism, **claimed._asdict()), f"n = {claimed.n}"
         except (BadProgram, TypeError, ValueError) as error:  # nothing was proved
             raise UsageError(str(error)) from None
     summary = {"address": address, "n": many, "verdict": proof.verdict, "reason": proof.reason}
@@ -109,13 +108,10 @@ def prove_addressed(address: str, claimed: Claimed, as_json: bool) -> None:
 
 def _require_mechanism(address: str, thing: Any) -> None:
     """Refuse what cannot be proved; a function may make a mechanism from unknown parameters."""
-    made = thing
     if callable(thing) and not hasattr(thing, "run"):
-        try:
-            made = thing(lambda name: Fraction(1))
-        except Exception:
-            made = None
-    if not all(callable(getattr(made, name, None)) for name in ("run", "align")):
+        with suppress(Exception):
+            thing = thing(lambda name: Fraction(1))
+    if not all(callable(getattr(thing, name, None)) for name in ("run", "align")):
         raise UsageError(
             f"{address} is not a mechanism: name a class or a value that has run(answers, noise), "
             "align(answers, neighbour, noise, output) and epsilon, as in 'dpgap prove "
@@ -134,9 +130,9 @@ def audit_addressed(address: str, audited: Audited, as_json: bool) -> None:
         raise UsageError(f"{address} is not callable: it is of type {type(function).__name__}")
     if audited.epsilon is None and not hasattr(getattr(function, "__self__", function), "epsilon"):
         raise UsageError("--epsilon must be given: what does the function claim?")
+    given: dict[str, Any] = audited._asdict() | {"monotonic": audited.monotonic or None}
     with _progress("Auditing", audited.samples, as_json) as (bar, task):
         try:
-            given = audited._asdict() | {"monotonic": audited.monotonic or None}
             result = audit(
                 function, **given, progress=lambda done: bar.update(task, completed=done)
             )
@@ -328,17 +324,12 @@ def _audited(number: int) -> Row:
     _, task = audits()[number]
     found = task()
     least = found.lower_bound if found.lower_bound < 1e300 else None
-    return asdict(found) | {
-        "lower_bound": least,
-        "caught": found.caught,
-        "seconds": round(found.seconds, 4),
-    }
+    seconds = round(found.seconds, 4)
+    return asdict(found) | {"lower_bound": least, "caught": found.caught, "seconds": seconds}
 
 
 def _chosen(name: str | None, names: Sequence[str]) -> list[int]:
-    if name is None:
-        return list(range(len(names)))
-    wanted = name.casefold()
+    wanted = (name or "").casefold()
     exact = [i for i, each_name in enumerate(names) if each_name.casefold() == wanted]
     chosen = exact or [i for i, each_name in enumerate(names) if wanted in each_name.casefold()]
     if not chosen:
