@@ -66,7 +66,7 @@ def test_a_steward_does_everything_from_the_command_line_and_each_act_is_an_entr
     assert "total      3" in _run("ledger", "raise", *BUDGET, "--epsilon", "3", *WHY)
     assert "total      2.5" in _run("ledger", "lower", *BUDGET, "--epsilon", "2.5", *WHY)
     _run("ledger", "allow", *BUDGET, "--person", "ann", "--epsilon", "1")
-    _run("ledger", "bind", *BUDGET, "--unit", "who", *WHY)
+    _run("ledger", "bind", *BUDGET, "--unit", "who", "--unbind", *WHY)
     Ledger("budget.db").account("sales").of("ann").reserve(Fraction(1, 4), "top 1 of what")
     said = _run("ledger", "write-off", *BUDGET, "--entry", "5", *WHY)
     assert said == "reservation 5 is written off: ε = 0.25 counts as spent\n"
@@ -274,6 +274,23 @@ def test_a_file_that_ends_in_csv_is_written_as_csv() -> None:
     assert Path("book.CSV").read_text().startswith("dataset,number,at,")
     words = ["ledger", "export", *BUDGET, "--out", "other.csv", "--documents"]
     assert "--documents goes into JSON" in _refusal(*words)
+
+
+def test_a_budget_is_not_unbound_by_what_is_left_out() -> None:
+    _run("ledger", "create", *BUDGET, "--epsilon", "1", "--table", "sold.csv", "--unit", "who")
+    words = ["ledger", "bind", *BUDGET, *WHY]
+    refused = _refusal(*words, "--unit", "who")
+    table = str(Path("sold.csv").resolve())
+    assert f"the budget is for table {table}, and" in refused
+    assert "state --table again, or let go with --unbind" in refused
+    assert "state --unit again" in _refusal(*words, "--table", "sold.csv")
+    assert Ledger("budget.db").account("sales").facts["table"] == table
+    unbound = CliRunner().invoke(app, [*words, "--unit", "who", "--unbind"])
+    assert (unbound.exit_code, unbound.stderr) == (
+        0,
+        f"dpgap: note: the budget is not for table {table} any more: it pays for any table\n",
+    )
+    assert Ledger("budget.db").account("sales").facts["table"] is None
 
 
 NO_EXPORT = {

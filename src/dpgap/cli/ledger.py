@@ -282,9 +282,26 @@ def allow(
 
 
 @ledger_app.add
-def bind(act: Act, facts: Facts) -> None:
+def bind(
+    act: Act, facts: Facts, unbind: Annotated[bool, "Let go of what is not stated again."] = False
+) -> None:
     """State the table that a budget is for, instead of what was stated before."""
-    act.tell(act.steward.bind(**facts.stated(), reason=act.reason))
+    said, held = facts.stated(), _opened(act.ledger).account(act.dataset).facts or {}
+    usual = (None, "add-or-remove")
+    names = [it for it in ("table", "unit", "neighbours") if held.get(it) not in usual]
+    lost = [name for name in names if said[name] is None]
+    is_for = ", ".join(f"{name} {held[name]}" for name in lost)
+    if lost and not unbind:
+        again = " and ".join(f"--{name}" for name in lost)
+        raise ValueError(
+            f"the budget is for {is_for}, and a new statement replaces the old one: state {again} "
+            "again, or let go with --unbind"
+        )
+    act.tell(act.steward.bind(**said, reason=act.reason))
+    if lost:
+        say_error(
+            f"note: the budget is not for {is_for} any more: it pays for any {', '.join(lost)}"
+        )
 
 
 @ledger_app.add

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dpgap._package import __version__
-from dpgap.budget.account import granted
+from dpgap.budget.account import Amount, granted
 from dpgap.budget.entries import LedgerError
 from dpgap.budget.ledger import Ledger
 from dpgap.budget.requests import refuse_contradiction, refuse_look_alike, stated_facts, stating
@@ -95,6 +95,29 @@ def open_budgets(file: StewardsFile, ledger: Ledger, missing: Missing) -> None:
             mine = steward.balance_of(person).mine
             if share is not None and (mine is None or mine.allowance is None):
                 steward.allow(person, share.epsilon, delta=share.delta, reason=_REASON)
+
+
+def other_allowances(file: StewardsFile) -> list[str]:
+    """Where the ledger has another allowance than the file: what each says, and what to do."""
+    ledger, found = Ledger(file.ledger), []
+    known = ledger.datasets() if Store(file.ledger).is_there() else []
+    for data in (each for each in file.datasets.values() if each.budget in known):
+        for person, share in data.people.items():
+            mine = ledger.steward(data.budget).balance_of(person).mine
+            held = None if mine is None else mine.allowance
+            if held is None:  # a start writes what the file says
+                continue
+            delta = held.delta if share is None or share.delta is None else share.delta
+            stated = None if share is None else Amount(share.epsilon, delta).down()
+            if stated != held:
+                says = '"all"' if stated is None else stated.at_least
+                found.append(
+                    f"datasets.{data.name}.people has {says} for {person!r}, but the ledger has "
+                    f"{held.at_least}, and that holds: the file is read for people without an "
+                    "allowance only. Change the ledger with `dpgap ledger allow --dataset "
+                    f"{data.budget} --person {person} --epsilon …`, or the file"
+                )
+    return found
 
 
 def _facts(data: ListedData, counts: TopicCounts) -> Facts:
