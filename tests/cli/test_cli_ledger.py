@@ -281,14 +281,14 @@ def test_a_budget_is_not_unbound_by_what_is_left_out() -> None:
     words = ["ledger", "bind", *BUDGET, *WHY]
     refused = _refusal(*words, "--unit", "who")
     table = str(Path("sold.csv").resolve())
-    assert f"the budget is for table {table}, and" in refused
-    assert "state --table again, or let go with --unbind" in refused
-    assert "state --unit again" in _refusal(*words, "--table", "sold.csv")
+    again = "state it again, or let go of it with --unbind"
+    assert f"the budget is for --table {table}: {again}" in refused
+    assert f"the budget is for --unit who: {again}" in _refusal(*words, "--table", "sold.csv")
     assert Ledger("budget.db").account("sales").facts["table"] == table
     unbound = CliRunner().invoke(app, [*words, "--unit", "who", "--unbind"])
     assert (unbound.exit_code, unbound.stderr) == (
         0,
-        f"dpgap: note: the budget is not for table {table} any more: it pays for any table\n",
+        f"dpgap: note: the budget is not for --table {table} any more: others are paid for, too\n",
     )
     assert Ledger("budget.db").account("sales").facts["table"] is None
 

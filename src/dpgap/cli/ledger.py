@@ -287,21 +287,14 @@ def bind(
 ) -> None:
     """State the table that a budget is for, instead of what was stated before."""
     said, held = facts.stated(), _opened(act.ledger).account(act.dataset).facts or {}
+    left_out = [name for name in ("table", "unit", "neighbours") if said[name] is None]
     usual = (None, "add-or-remove")
-    names = [it for it in ("table", "unit", "neighbours") if held.get(it) not in usual]
-    lost = [name for name in names if said[name] is None]
-    is_for = ", ".join(f"{name} {held[name]}" for name in lost)
+    lost = ", ".join(f"--{it} {held[it]}" for it in left_out if held.get(it) not in usual)
     if lost and not unbind:
-        again = " and ".join(f"--{name}" for name in lost)
-        raise ValueError(
-            f"the budget is for {is_for}, and a new statement replaces the old one: state {again} "
-            "again, or let go with --unbind"
-        )
+        raise ValueError(f"the budget is for {lost}: state it again, or let go of it with --unbind")
     act.tell(act.steward.bind(**said, reason=act.reason))
     if lost:
-        say_error(
-            f"note: the budget is not for {is_for} any more: it pays for any {', '.join(lost)}"
-        )
+        say_error(f"note: the budget is not for {lost} any more: others are paid for, too")
 
 
 @ledger_app.add

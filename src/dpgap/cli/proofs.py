@@ -261,7 +261,7 @@ def prove(
     if smt is not None:
         smt.mkdir(parents=True, exist_ok=True)
     rows = _collected(partial(_proved, smt), chosen, "Proving", as_json)
-    _end(rows, [row["verdict"] for row in rows], _proof_lines(rows), as_json)
+    _end(rows, _proof_lines(rows), as_json)
 
 
 def audit(audited: Audited, name: Name = None, as_json: AsJSON = False) -> None:
@@ -279,18 +279,17 @@ def audit(audited: Audited, name: Name = None, as_json: AsJSON = False) -> None:
     chosen = _chosen(name, [task for task, _ in audits()])
     rows = _collected(_audited, chosen, "Auditing", as_json)
     notes = [_SOURCES] if all(row["caught"] for row in rows) else [_SOURCES, _NO_PROOF]
-    _end(rows, list(map(_audit_verdict, rows)), [*map(_audit_line, rows), *notes], as_json)
+    _end(rows, [*map(_audit_line, rows), *notes], as_json)
 
 
-def _end(
-    rows: Sequence[Row], verdicts: Sequence[str], lines: Iterable[str], as_json: bool
-) -> NoReturn:
+def _end(rows: Sequence[Row], lines: Iterable[str], as_json: bool) -> NoReturn:
     """Show rows as lines or as JSON, sum them up, and end with the right code."""
     wrong = sum(not _is_as_it_must(row) for row in rows)
     if as_json:
         typer.echo(json.dumps(rows, indent=1, default=str))
     else:
-        found = ", ".join(f"{count} {verdict}" for verdict, count in Counter(verdicts).items())
+        verdicts = Counter(map(_verdict, rows)).items()
+        found = ", ".join(f"{count} {verdict}" for verdict, count in verdicts)
         judged = f"{wrong} NOT as expected" if wrong else "all as expected"
         typer.echo("\n".join([*lines, f"{len(rows)} in all: {found}; {judged}."]))
     raise typer.Exit(1 if wrong else 0)
@@ -338,13 +337,19 @@ def _chosen(name: str | None, names: Sequence[str]) -> list[int]:
     return chosen
 
 
+def _verdict(row: Row) -> str:
+    """The verdict of a proof or an audit."""
+    within = "caught" if row.get("caught") else f"within its {row.get('bounds')}"
+    return str(row.get("verdict", within))
+
+
 def _is_as_it_must(row: Row) -> bool:
-    is_exposed = row["caught"] if "caught" in row else row["verdict"] == "REFUTED"
-    return bool(is_exposed == (row["kind"] == "mutant"))
+    return bool((_verdict(row) in ("caught", "REFUTED")) == (row["kind"] == "mutant"))
 
 
-def _marked(verdict: str, is_good: bool) -> str:
-    return f"{verdict:8}" if is_good else f"{verdict}, NOT as expected:"
+def _marked(*same: Row) -> str:
+    verdict = _verdict(same[0])
+    return f"{verdict:8}" if all(map(_is_as_it_must, same)) else f"{verdict}, NOT as expected:"
 
 
 def _proof_lines(rows: Sequence[Row]) -> Iterator[str]:
@@ -359,19 +364,15 @@ def _proof_lines(rows: Sequence[Row]) -> Iterator[str]:
         sizes = ", ".join(f"n={row['n']} k={row['k']}" for row in same)
         if len(same) > 2:
             sizes = f"n≤{max(row['n'] for row in same)} k≤{max(row['k'] for row in same)}"
-        verdict = _marked(first["verdict"], all(map(_is_as_it_must, same)))
         provers = " ".join(first["closed_by"]) or "z3"
         seconds = f"{sum(row['seconds'] for row in same):.2f} s"
         why = f": {first['reason']}" if first["verdict"] == "REFUTED" else ""
-        yield f"{verdict} {first['name']}: {first['variant']}; {sizes}; {provers}, {seconds}{why}"
-
-
-def _audit_verdict(row: Row) -> str:
-    return "caught" if row["caught"] else f"within its {row['bounds']}"
+        named = f"{_marked(*same)} {first['name']}: {first['variant']}"
+        yield f"{named}; {sizes}; {provers}, {seconds}{why}"
 
 
 def _audit_line(row: Row) -> str:
-    verdict = _marked(_audit_verdict(row), _is_as_it_must(row))
+    verdict = _marked(row)
     least = "∞" if row["lower_bound"] is None else f"{row['lower_bound']:.3g}"
     claim = f"{row['bounds']} = {row['claimed']:.3g} claimed, at least {least} found"
     samples = f"; {row['samples']:,} samples" if row["samples"] else ""
