@@ -139,8 +139,9 @@ _TOKEN = re.compile(
     |(?P<text>'(?:[^']|'')*+')
     |(?P<name>"(?:[^"]|"")*+")
     |(?P<sign><=|>=|<>|!=|==|=|<|>)
-    |(?P<mark>[(),])""",
-    re.VERBOSE,
+    |(?P<mark>[(),])
+    |(?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
 )
 
 _A_COMPARISON = "a comparison (=, !=, <, <=, >, >=, in, between, like, is null)"
@@ -166,21 +167,14 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Negation:
-    """A clause behind "not"."""
-
-    part: "Clause"
-
-
-@dataclass(frozen=True, slots=True)
 class Joined:
-    """Several parts joined by "and", or by "or"."""
+    """Several parts joined by "and" or "or"; or one part behind "not"."""
 
     word: str
     parts: tuple["Clause", ...]
 
 
-Clause: TypeAlias = "Comparison | Negation | Joined"
+Clause: TypeAlias = "Comparison | Joined"
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +227,7 @@ def comparisons_of(clause: Clause) -> Iterator[Comparison]:
     if isinstance(clause, Comparison):
         yield clause
     else:
-        for part in clause.parts if isinstance(clause, Joined) else (clause.part,):
+        for part in clause.parts:
             yield from comparisons_of(part)
 
 
@@ -245,15 +239,12 @@ class _Token(NamedTuple):
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    at = 0
-    while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
-            raise _error(text, at, _NO_TOKEN.get(text[at], _NO_NAME.format(text[at])))
-        if found.lastgroup != "space":
-            kind = "keyword" if found[0].lower() in _KEYWORDS else str(found.lastgroup)
-            yield _Token(kind, found[0], at)
-        at = found.end()
+    for found in _TOKEN.finditer(text):
+        kind, told, at = str(found.lastgroup), found[0], found.start()
+        if kind == "other":
+            raise _error(text, at, _NO_TOKEN.get(told, _NO_NAME.format(told)))
+        if kind != "space":
+            yield _Token("keyword" if told.lower() in _KEYWORDS else kind, told, at)
     yield _Token("end", "", len(text))
 
 
@@ -288,8 +279,7 @@ class _Reader:
         parts: list[Clause] = []
         while not parts or self._takes(word):
             part = self._joined("and") if word == "or" else self._single()
-            is_same = isinstance(part, Joined) and part.word == word
-            parts += part.parts if isinstance(part, Joined) and is_same else (part,)
+            parts += part.parts if isinstance(part, Joined) and part.word == word else (part,)
         return Joined(word, tuple(parts)) if len(parts) > 1 else parts[0]
 
     def _single(self) -> Clause:
@@ -299,11 +289,8 @@ class _Reader:
         if self._depth == _MAX_DEPTH:
             raise _error(self._text, at, f"( and not may be nested {_MAX_DEPTH} deep, no more")
         self._depth += 1
-        clause: Clause
-        if is_not:
-            clause = Negation(self._single())
-        else:
-            clause = self._joined("or")
+        clause = Joined("not", (self._single(),)) if is_not else self._joined("or")
+        if not is_not:
             self._require(")", "and, or, or )")
         self._depth -= 1
         return clause
@@ -314,13 +301,12 @@ class _Reader:
         def compared(sign: str, *literals: Literal) -> Comparison:
             if form is not None and not all(map(_is_day, literals)):
                 raise _error(self._text, at, "day(…) is compared with days such as '2024-01-31'")
+            if sign in ORDERS and isinstance(literals[0], bool):
+                raise _error(self._text, at, "true and false have no order: use = or !=")
             return Comparison(column, sign, literals, at, form)
 
         if self._next.kind == "sign":
-            sign = _SIGNS[self._take().text]
-            literal = self._literal()
-            self._require_order(at, sign, literal)
-            return compared(sign, literal)
+            return compared(_SIGNS[self._take().text], self._literal())
         if self._takes("is"):
             is_not = self._takes("not")
             self._require("null", "null" if is_not else "null, or not null")
@@ -330,7 +316,8 @@ class _Reader:
             low = self._literal()
             self._require("and", "and")
             high = self._literal()
-            self._require_order(at, "between", low, high)
+            if type(low) is not type(high):
+                raise _error(self._text, at, "between needs two numbers, or two texts")
             if is_not:
                 return Joined("or", (compared("<", low), compared(">", high)))
             return Joined("and", (compared(">=", low), compared("<=", high)))
@@ -343,12 +330,6 @@ class _Reader:
             return compared("not like" if is_not else "like", pattern)
         self._require("in", "in, between or like" if is_not else _A_COMPARISON)
         return compared("not in" if is_not else "in", *self._list())
-
-    def _require_order(self, at: int, sign: str, *literals: Literal) -> None:
-        if sign in (*ORDERS, "between") and isinstance(literals[0], bool):
-            raise _error(self._text, at, f"true and false have no order: use = or !=, not {sign}")
-        if type(literals[0]) is not type(literals[-1]):
-            raise _error(self._text, at, "between needs two numbers, or two texts")
 
     def _subject(self) -> tuple[str, str | None]:
         """A column, and the form of its dates where it stands in day(…)."""
@@ -471,15 +452,15 @@ def _written(clause: Clause) -> str:
         literals = ", ".join(map(_literal_text, clause.literals))
         is_list = clause.sign in ("in", "not in")
         return f"{subject} {clause.sign} {f'({literals})' if is_list else literals}".rstrip(" ")
-    if isinstance(clause, Negation):
-        return f"not {_within(clause.part)}"
     # "and" binds closer than "or", and parts that are joined by the same word are one clause.
     write = _written if clause.word == "or" else _within
-    return f" {clause.word} ".join(map(write, clause.parts))
+    parts = list(map(write, clause.parts))
+    return f"not {parts[0]}" if clause.word == "not" else f" {clause.word} ".join(parts)
 
 
 def _within(clause: Clause) -> str:
-    return f"({_written(clause)})" if isinstance(clause, Joined) else _written(clause)
+    is_joined = isinstance(clause, Joined) and clause.word != "not"
+    return f"({_written(clause)})" if is_joined else _written(clause)
 
 
 def _name(column: str) -> str:
@@ -806,12 +787,12 @@ def require_options(kind: str, given: Iterable[str], options: Any) -> None:
 
 def stated_counting(given: Mapping[str, Any]) -> dict[str, Any]:
     """The keywords of counting that differ from their defaults."""
-    differing = {}
-    for name in COUNTING:
-        value, default = given.get(name), KEYWORDS[name].default
-        if name in given and value is not default and not (default and value == default):
-            differing[name] = value
-    return differing
+    stated = {name: (given[name], KEYWORDS[name].default) for name in COUNTING if name in given}
+    return {
+        name: value
+        for name, (value, default) in stated.items()
+        if (value != default if default else value is not default)
+    }
 
 
 # --------------------------------------------------------------------------------------------------
@@ -948,11 +929,8 @@ class Question:
 
     def bounds(self) -> dict[str, Any]:
         """What bounds a unit, as JSON can hold it; what has its default is left out."""
-        found = {}
-        for each, held in held_fields():
-            if held.is_bound and (value := getattr(self, each.name)) != each.default:
-                found[each.name] = _in_json(value)
-        return found
+        bound = {it: getattr(self, it.name) for it, held in held_fields() if held.is_bound}
+        return {it.name: _in_json(value) for it, value in bound.items() if value != it.default}
 
     @property
     def identity(self) -> str | None:
@@ -983,16 +961,14 @@ class Question:
     @property
     def purpose(self) -> str:
         """What is asked, in one plain line, such as "top 10 of url by user_id"."""
+        asked, of = f"top {self.k}", f"{self.item} by {self.sum or self.unit}"
         if self.is_of_all:
-            asked = f"count of {self.unit}"
-            if self.sum is not None:
-                asked = f"total of {self.sum} by {self.unit}"
-        else:
-            asked = f"top {self.k}"
-            if self.threshold is not None:
-                limit = "" if self.k is None else f", up to {self.k},"
-                asked = f"above {readable(self.threshold)}{limit}"
-            asked = f"{asked} of {self.item} by {self.sum or self.unit}"
+            of_sum = "total", f"{self.sum} by {self.unit}"
+            asked, of = ("count", self.unit) if self.sum is None else of_sum
+        elif self.threshold is not None:
+            limit = "" if self.k is None else f", up to {self.k},"
+            asked = f"above {readable(self.threshold)}{limit}"
+        asked += f" of {of}"
         if self.by is not None:
             asked += f" in each of {self.groups} groups of {self.by}"
         if self.where is not None:

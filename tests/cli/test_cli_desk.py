@@ -7,7 +7,10 @@ from pathlib import Path
 
 import httpx
 
+from dpgap.budget.ledger import Ledger
+from dpgap.desk.app import open_desk
 from dpgap.desk.auth import hash_of_token
+from dpgap.desk.config import read_stewards_file
 
 FILE = """[desk]
 ledger = "sqlite:///budget.db"
@@ -74,7 +77,7 @@ def test_a_check_says_what_a_start_would_say(tmp_path: Path) -> None:
     assert "whom" in said[0].stderr
     assert not (tmp_path / "budget.db").exists()
     refused = _dpgap(str(path), "--check", "--host", "0.0.0.0")
-    assert refused.stderr.startswith("dpgap: host must be one of 127.0.0.1")
+    assert refused.stderr.startswith("dpgap: --host must be one of 127.0.0.1")
 
 
 def test_every_fault_is_one_line_with_its_line(tmp_path: Path) -> None:
@@ -117,5 +120,30 @@ def test_a_desk_opens_with_a_link_and_counts_again_when_it_is_told_to(tmp_path: 
                 client.post("/datasets/sales/acts/refresh", json={}).raise_for_status()
                 second = client.post("/datasets/sales/ask", json={**ask, "key": "number-two"})
                 assert second.json()["release"]["labels"] == ["pea"]
+        finally:
+            process.terminate()
+
+
+def test_an_allowance_that_differs_from_the_ledger_is_said_at_the_start(tmp_path: Path) -> None:
+    path = _write(tmp_path)
+    people = '\n[people.ann]\n[people.bob]\n[datasets.sales.people]\nann = {}\nbob = "all"\n'
+    path.write_text(FILE + people.format("2"))
+    assert _dpgap(str(path), "--check").stderr == ""
+    open_desk(read_stewards_file(path)).spool.close()
+    path.chmod(0o600)
+    assert _dpgap(str(path), "--check").stderr == ""
+    Ledger(f"sqlite:///{tmp_path}/budget.db").steward("sales").allow("bob", 7)
+    path.write_text(FILE + people.format("3"))
+    ann, bob = _dpgap(str(path), "--check").stderr.splitlines()
+    assert ann.startswith(
+        "dpgap: note: datasets.sales.people has ε = 3 for 'ann', but the ledger has ε = 2"
+    )
+    assert "dpgap ledger allow --dataset sales --person ann --epsilon" in ann
+    assert "has \"all\" for 'bob', but the ledger has ε = 7" in bob
+    started = [sys.executable, "-m", "dpgap", "desk", str(path), "--port", "0"]
+    with subprocess.Popen(started, stderr=subprocess.PIPE, encoding="utf-8") as process:
+        assert process.stderr is not None
+        try:
+            assert [process.stderr.readline() for _ in range(2)] == [f"{ann}\n", f"{bob}\n"]
         finally:
             process.terminate()

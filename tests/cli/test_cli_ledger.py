@@ -66,7 +66,7 @@ def test_a_steward_does_everything_from_the_command_line_and_each_act_is_an_entr
     assert "total      3" in _run("ledger", "raise", *BUDGET, "--epsilon", "3", *WHY)
     assert "total      2.5" in _run("ledger", "lower", *BUDGET, "--epsilon", "2.5", *WHY)
     _run("ledger", "allow", *BUDGET, "--person", "ann", "--epsilon", "1")
-    _run("ledger", "bind", *BUDGET, "--unit", "who", *WHY)
+    _run("ledger", "bind", *BUDGET, "--unit", "who", "--unbind", *WHY)
     Ledger("budget.db").account("sales").of("ann").reserve(Fraction(1, 4), "top 1 of what")
     said = _run("ledger", "write-off", *BUDGET, "--entry", "5", *WHY)
     assert said == "reservation 5 is written off: ε = 0.25 counts as spent\n"
@@ -276,10 +276,27 @@ def test_a_file_that_ends_in_csv_is_written_as_csv() -> None:
     assert "--documents goes into JSON" in _refusal(*words)
 
 
+def test_a_budget_is_not_unbound_by_what_is_left_out() -> None:
+    _run("ledger", "create", *BUDGET, "--epsilon", "1", "--table", "sold.csv", "--unit", "who")
+    words = ["ledger", "bind", *BUDGET, *WHY]
+    refused = _refusal(*words, "--unit", "who")
+    table = str(Path("sold.csv").resolve())
+    again = "state it again, or let go of it with --unbind"
+    assert f"the budget is for --table {table}: {again}" in refused
+    assert f"the budget is for --unit who: {again}" in _refusal(*words, "--table", "sold.csv")
+    assert Ledger("budget.db").account("sales").facts["table"] == table
+    unbound = CliRunner().invoke(app, [*words, "--unit", "who", "--unbind"])
+    assert (unbound.exit_code, unbound.stderr) == (
+        0,
+        f"dpgap: note: the budget is not for --table {table} any more: others are paid for, too\n",
+    )
+    assert Ledger("budget.db").account("sales").facts["table"] is None
+
+
 NO_EXPORT = {
     "sqlite:///budget.db": "is an address and no file: use --ledger sqlite:///budget.db",
     "budget.db": "is a database: use --ledger budget.db if it is a ledger",
-    "release.json": "release.json is a release document: `dpgap show` reads it",
+    "release.json": "cannot be verified: it is a release document: `dpgap show` reads it",
     "sold.csv": "sold.csv cannot be verified: the file must be JSON that `dpgap ledger export`",
     "nothing.json": "there is no file 'nothing.json' that can be read",
 }

@@ -63,8 +63,6 @@ _SUBJECTS = re.compile(r"(\w+(, | and | or ))*\w+ (must|needs?)\b( \w+)?")
 _ARGUMENT = re.compile(r"(?<![\w'\"./-])[a-z]+_[a-z]+(?![\w'\"./-])")
 _SET = re.compile(r"(?<![\w'\"./-])([a-z_]+)=(['\"])(.*?)\2")
 _INDENTED = "\n  "
-_OURS = {"LedgerError", "BudgetExhausted", "AlreadyCharged", "EngineError"}
-"""Errors of ours, by name, as their modules load slowly."""
 
 
 class Commands(TyperGroup):
@@ -89,22 +87,16 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run it; turn every error but wrong usage into one line."""
-        status = 1
         try:
             return super().invoke(ctx)
         except (UsageError, typer.Exit, typer.Abort):
             raise
-        except BrokenPipeError:
-            message = ""  # whoever read us has gone; there is nobody to tell
-        except KeyboardInterrupt as error:
-            message, status = ": ".join(["interrupted", *map(str, error.args)]), 130
-        except Exception as error:
-            command = self.get_command(ctx, ctx.invoked_subcommand or "")
-            message = _with_options(message_of(error), command)
-        let_go_if_broken(sys.stdout)
-        if message:
-            say_error(message)
-        raise typer.Exit(status)
+        except (Exception, KeyboardInterrupt) as error:
+            let_go_if_broken(sys.stdout)
+            if not isinstance(error, BrokenPipeError):  # whoever read us has gone: nobody to tell
+                command = self.get_command(ctx, ctx.invoked_subcommand or "")
+                say_error(_with_options(message_of(error), command))
+            raise typer.Exit(130 if isinstance(error, KeyboardInterrupt) else 1) from None
 
 
 def _with_options(message: str, command: Any) -> str:
@@ -149,7 +141,7 @@ def notes() -> Iterator[None]:
     """Say our own warnings in one line each. Those of other libraries might quote data."""
 
     def note(message: Warning | str, category: type[Warning], *_: object) -> None:
-        if category.__name__ in ("DomainWarning", "UnsettledWarning"):
+        if _is_ours(category):
             say_error(f"note: {message}")
 
     with warnings.catch_warnings():
@@ -157,34 +149,42 @@ def notes() -> Iterator[None]:
         yield
 
 
-def message_of(error: Exception) -> str:
+def message_of(error: BaseException) -> str:
     """The message of an error of ours; else only its class, as its message may quote data."""
+    if isinstance(error, KeyboardInterrupt):
+        return ": ".join(["interrupted", *map(str, error.args)])
     if isinstance(error, OSError) and error.strerror is not None:
         return error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"
     if isinstance(error, MemoryError):
         return "there is not enough memory for this"
-    if isinstance(error, ValueError | TypeError | ImportError | OSError):
-        return str(error)
-    if {kind.__name__ for kind in type(error).__mro__} & _OURS:
+    is_plain = isinstance(error, ValueError | TypeError | ImportError | OSError)
+    if is_plain or _is_ours(type(error)):
         return str(error)
     return f"something went wrong inside dpgap ({type(error).__name__})"
 
 
+def _is_ours(kind: type[BaseException]) -> bool:
+    """Whether it is an error or a warning of dpgap, whose words quote no data."""
+    return kind.__module__.startswith("dpgap")
+
+
 # --------------------------------------------------------------------------------------------------
-# Options that several commands have, in one wording, and a way to take many of them at once.
+# Commands and their options.
 #
-# A group of options is a class of named fields. A command that takes such a group has all of its
-# options, and is given the group as one value.
+# A text beside a type is the help of an option, which is called as its parameter is. A group of
+# options is a class of named fields: a command that takes such a group has all of its options, and
+# is given the group as one value.
 
 
 def option(help: str, *flags: str, panel: str | None = None) -> Any:
-    """An option with its help; without flags, it is called as its parameter is."""
+    """An option that is not called as its parameter is, or has a place of its own in the help."""
     return typer.Option(*flags, help=help, rich_help_panel=panel)
 
 
+JSON = Annotated[bool, "Print JSON."]
 AsJSON = Annotated[bool, option("Print JSON.", "--json")]
-PageTitle = Annotated[str | None, option("The heading of the page.", "--title")]
-Force = Annotated[bool, option("Replace files that are there already.", "--force")]
+PageTitle = Annotated[str | None, "The heading of the page."]
+Force = Annotated[bool, "Replace files that are there already."]
 
 
 _FLAGS = {"k": ("-k", "--k"), "adaptive": ("--adaptive/--plain",)}
@@ -204,18 +204,24 @@ def keyword_option(
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=made)
 
 
-def with_options(
-    *options: Parameter, run: Callable[..., None] | None = None
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let a command have these options, and those of its groups, each in place of one value.
+class CommandLine(typer.Typer):
+    """Commands by name, all of which fail in one way."""
 
-    Groups are parameters whose types are named tuples. The options come as the dictionary `stated`.
-    Where `run` is given, it runs instead of the command, which then only declares what it takes.
-    """
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(
+            cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, **settings
+        )
 
-    def made(command: Callable[..., None]) -> Callable[..., None]:
+    def add(
+        self, command: Callable[..., None], *options: Parameter, **settings: Any
+    ) -> Callable[..., None]:
+        """Add a function, under its own name unless settings of Typer state another one.
+
+        It has these options too, which are given to it as the dictionary `stated`.
+        """
         taken: list[Parameter] = []
         groups: dict[str, Any] = {}
+        names = [each.name for each in options]
         for name, parameter in signature(command).parameters.items():
             if name == "stated":
                 taken += options
@@ -227,15 +233,25 @@ def with_options(
 
         @wraps(command)
         def flat(**given: Any) -> None:
-            values = {name: kind(*map(given.pop, kind._fields)) for name, kind in groups.items()}
-            if options:
-                values["stated"] = {each.name: given.pop(each.name) for each in options}
-            (run or command)(**given, **values)
+            for name, kind in groups.items():
+                given[name] = kind(*map(given.pop, kind._fields))
+            if names:
+                given["stated"] = dict(zip(names, map(given.pop, names), strict=True))
+            command(**given)
 
-        ordered = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in taken]
+        ordered = list(map(_as_option, taken))
         flat.__signature__ = signature(command).replace(parameters=ordered)  # type: ignore[attr-defined]
         flat.__annotations__ = {each.name: each.annotation for each in ordered} | {"return": None}
         del flat.__wrapped__
-        return flat
+        self.command(**settings)(flat)
+        return command
 
-    return made
+
+def _as_option(parameter: Parameter) -> Parameter:
+    """A parameter as Typer takes it. What is off unless said has no opposite such as --no-json."""
+    hint = parameter.annotation
+    text = getattr(hint, "__metadata__", (None,))[0]
+    if isinstance(text, str):
+        flags = [f"--{parameter.name}"] if parameter.default is False else []
+        hint = Annotated[hint.__origin__, option(text, *flags)]
+    return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hint)

@@ -8,28 +8,24 @@ from typing import Annotated
 import typer
 
 from dpgap._package import how_to_get
-from dpgap.cli.commands import notes, option, say_error
+from dpgap.cli.commands import notes, say_error
 from dpgap.printable import printable
 
 
 def desk(
     file: Annotated[Path | None, typer.Argument(help="The steward's file (TOML).")] = None,
-    host: Annotated[str, option("Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, option("Which port; 0 takes any that is free.")] = 8765,
-    check: Annotated[
-        bool, option("Check and count as a start does; open nothing.", "--check")
-    ] = False,
-    token: Annotated[
-        bool, option("Print a new token, and the line for the file.", "--token")
-    ] = False,
-    key: Annotated[bool, option("Print a new key for the file.", "--key")] = False,
+    host: Annotated[str, "Where to listen."] = "127.0.0.1",
+    port: Annotated[int, "Which port; 0 takes any that is free."] = 8765,
+    check: Annotated[bool, "Check and count as a start does; open nothing."] = False,
+    token: Annotated[bool, "Print a new token, and the line for the file."] = False,
+    key: Annotated[bool, "Print a new key for the file."] = False,
 ) -> None:
     """Serve pages and an API where people ask about data sets that they cannot read."""
     if key:
         typer.echo(f'for the file:   key = "{secrets.token_hex(32)}"')
         return
     try:
-        from dpgap.desk.app import check_desk, open_desk, require_hosts, serve
+        from dpgap.desk.app import check_desk, open_desk, other_allowances, require_hosts, serve
         from dpgap.desk.auth import hash_of_token, new_token
         from dpgap.desk.config import FileFaults, read_stewards_file
     except ModuleNotFoundError:
@@ -51,6 +47,8 @@ def desk(
             if exposed := listed.exposed():
                 say_error(f"note: {exposed}: `chmod 600` keeps it to its owner")
             require_hosts(listed, host)
+            for words in other_allowances(listed):
+                say_error(f"note: {words}")
             if check:
                 missing = check_desk(listed)
                 typer.echo(printable(f"{file}: nothing is wrong"))

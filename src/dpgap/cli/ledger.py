@@ -4,21 +4,13 @@ import csv
 import io
 import json as json_format
 from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from dpgap.cli.commands import (
-    AsJSON,
-    Commands,
-    Force,
-    PageTitle,
-    UsageError,
-    option,
-    say_error,
-    with_options,
-)
+from dpgap.cli.commands import JSON, CommandLine, Force, PageTitle, UsageError, option, say_error
 from dpgap.cli.release import OutputFile, ledger_files
 from dpgap.printable import in_a_cell, printable
 
@@ -55,18 +47,14 @@ def to_csv(books: "list[list[Entry]]") -> str:
 # --------------------------------------------------------------------------------------------------
 
 
-ledger_app = typer.Typer(
-    cls=Commands,
-    no_args_is_help=True,
-    help="Budgets that last: create, show, change and verify a ledger.",
-)
+ledger_app = CommandLine(help="Budgets that last: create, show, change and verify a ledger.")
 
-URL = Annotated[str, option("sqlite:///budget.db or postgresql://user@host/name.", "--ledger")]
-Dataset = Annotated[str, option("The data set whose budget it is.")]
-AnyDataset = Annotated[str | None, option("Only this data set; else all.")]
-Reason = Annotated[str, option("Why; it is kept in the ledger.")]
-Total = Annotated[str, option("The total for all releases, exact.")]
-Delta = Annotated[str | None, option("The total δ for all releases, exact.")]
+URL = Annotated[str, "sqlite:///budget.db or postgresql://user@host/name."]
+Dataset = Annotated[str, "The data set whose budget it is."]
+AnyDataset = Annotated[str | None, "Only this data set; else all."]
+Reason = Annotated[str, "Why; it is kept in the ledger."]
+Total = Annotated[str, "The total for all releases, exact."]
+Delta = Annotated[str | None, "The total δ for all releases, exact."]
 
 _SHOWN = "number kind reservation epsilon delta purpose reason person actor who at key hash".split()
 _FEW = 10
@@ -85,7 +73,7 @@ class Act(NamedTuple):
     ledger: URL
     dataset: Dataset
     reason: Reason = ""
-    json: AsJSON = False
+    json: JSON = False
 
     @property
     def steward(self) -> "Steward":
@@ -103,16 +91,10 @@ class Act(NamedTuple):
 class Facts(NamedTuple):
     """The table that a budget is for."""
 
-    table: Annotated[
-        str | None, option("The table that the budget is for: a file or an address.")
-    ] = None
-    unit: Annotated[str | None, option("The column with the unit of each row.")] = None
-    neighbours: Annotated[
-        str | None, option("How neighbouring tables differ: add-or-remove, or replace.")
-    ] = None
-    beside: Annotated[
-        str | None, option("The data set whose budget is for the same table and unit.")
-    ] = None
+    table: Annotated[str | None, "The table that the budget is for: a file or an address."] = None
+    unit: Annotated[str | None, "The column with the unit of each row."] = None
+    neighbours: Annotated[str | None, "How neighbours differ: add-or-remove, or replace."] = None
+    beside: Annotated[str | None, "The data set with a budget for the same table and unit."] = None
 
     def stated(self) -> dict[str, Any]:
         """The facts; the address and the columns of the table are looked up."""
@@ -130,10 +112,10 @@ class Facts(NamedTuple):
 class Written(NamedTuple):
     """The days that a file tells of, and where it is written."""
 
-    month: Annotated[str | None, option("Only this month, such as 2026-10, in UTC.")] = None
+    month: Annotated[str | None, "Only this month, such as 2026-10, in UTC."] = None
     start: Annotated[str | None, option("Only from this day on: 2026-10-01.", "--from")] = None
     end: Annotated[str | None, option("Only up to and including this day.", "--to")] = None
-    out: Annotated[Path | None, option("Write to this file; else print.", "--out")] = None
+    out: Annotated[Path | None, "Write to this file; else print."] = None
     force: Force = False
 
     def days(self) -> tuple[dict[str, Any], str]:
@@ -147,21 +129,21 @@ class Written(NamedTuple):
         month, start, end = self[:3]
         if month is not None and (start or end):
             raise ValueError("state either --month or --from and --to, not both")
+        since: Any = start if month is None else f"{month}-01"
         try:
+            since = since and date.fromisoformat(since)
+            until = end and date.fromisoformat(end) + timedelta(1)
             if month is not None:
-                first = date.fromisoformat(f"{month}-01")
-                after = (first + timedelta(31)).replace(day=1)
-                return {"since": first.isoformat(), "until": after.isoformat()}, f"in {month}"
-            days = {"since": start and date.fromisoformat(start).isoformat()}
-            days["until"] = end and (date.fromisoformat(end) + timedelta(1)).isoformat()
-        except ValueError:
+                until = (since + timedelta(31)).replace(day=1)
+        except (ValueError, OverflowError):
             raise ValueError(
                 "--month must be a month such as 2026-10, --from and --to days such as 2026-10-01"
             ) from None
-        if start and end and start > end:
+        if since and until and since >= until:
             raise ValueError("--from must not be later than --to")
-        words = (f"from {start}" if start else "", f"to {end}" if end else "")
-        return days, " ".join(filter(None, words))
+        stated = {"in": month, "from": start, "to": end}
+        words = " ".join(f"{word} {day}" for word, day in stated.items() if day)
+        return {"since": since and str(since), "until": until and str(until)}, words
 
     def write(self, text: str, ledger: str) -> None:
         """Write the text to the file, which is not the ledger; or print it."""
@@ -174,26 +156,25 @@ class Written(NamedTuple):
         typer.echo(printable(f"{self.out} is written"))
 
 
-@ledger_app.command()
-@with_options()
+@ledger_app.add
 def create(act: Act, epsilon: Total, facts: Facts, delta: Delta = None) -> None:
     """Open a budget for a data set that has none yet, and state the table that it is for."""
     said = facts.stated() | {"delta": delta or 0, "reason": act.reason}
     act.tell(_opened(act.ledger).create(act.dataset, epsilon, **said).balance)
 
 
-@ledger_app.command()
+@ledger_app.add
 def show(
     ledger: URL,
     dataset: AnyDataset = None,
-    all_entries: Annotated[bool, option("Every entry, in full.", "--all")] = False,
-    json: AsJSON = False,
+    all: Annotated[bool, "Every entry, in full."] = False,
+    json: JSON = False,
 ) -> None:
     """Print totals, the last entries and the head of the chain, which is worth noting elsewhere."""
     store = _opened(ledger)
     names = store.datasets() if dataset is None else [dataset]
     stewards = [store.steward(name) for name in names]
-    few = None if all_entries or json else _FEW
+    few = None if all or json else _FEW
     books = [(store.entries(it.dataset, last=few), it.balance_of("").last) for it in stewards]
     if not json:
         texts = [_words(book, now, few, store) for book, now in books]
@@ -211,42 +192,40 @@ def show(
     typer.echo(json_format.dumps({"datasets": shown} if dataset is None else shown[0], indent=2))
 
 
-@ledger_app.command()
+@ledger_app.add
 def verify(
     file: Annotated[
         str | None,
         typer.Argument(metavar="[FILE]", help="A file that `export` wrote, instead of --ledger."),
     ] = None,
-    ledger: Annotated[str | None, option("The ledger, if not a file.", "--ledger")] = None,
+    ledger: Annotated[str | None, "The ledger, if not a file."] = None,
     dataset: AnyDataset = None,
-    head: Annotated[
-        str | None, option("A head noted earlier, which must still be in the chain.")
-    ] = None,
-    json: AsJSON = False,
+    head: Annotated[str | None, "A head noted earlier, which must still be in the chain."] = None,
+    json: JSON = False,
 ) -> None:
     """Check every entry and document; exit code 1 if any was edited, removed or put in."""
     from dpgap.budget.ledger import verify_export
 
-    notes: list[str] = []
     if (file is None) == (ledger is None) or (file is not None and dataset is not None):
         raise ValueError("state either FILE or --ledger; --dataset goes with --ledger only")
-    if file is not None:
+    notes: list[str] = []
+    if file is None:
+        flaws = _opened(ledger or "").verify(dataset, head=head)
+    else:
         try:
             flaws, notes = verify_export(_export_in(file), head=head)
+        except (OSError, UnicodeError):
+            raise UsageError(f"there is no file {file!r} that can be read as UTF-8") from None
         except ValueError as error:
             raise UsageError(f"{file} cannot be verified: {error}") from None
-    else:
-        flaws = _opened(ledger or "").verify(dataset, head=head)
     if json:
         said = {"intact": not flaws, "flaws": flaws} | ({"unchecked": notes} if file else {})
         typer.echo(json_format.dumps(said, indent=2))
-    elif flaws:
-        for flaw in flaws:
-            say_error(flaw)
-    else:
-        typer.echo("The ledger is intact." if file is None else "Everything in the file is intact.")
-        for note in notes:
-            typer.echo(printable(note))
+    elif not flaws:
+        what = "The ledger" if file is None else "Everything in the file"
+        typer.echo("\n".join([f"{what} is intact.", *map(printable, notes)]))
+    for flaw in () if json else flaws:
+        say_error(flaw)
     if flaws:
         raise typer.Exit(1)
 
@@ -254,22 +233,16 @@ def verify(
 def _export_in(file: str) -> str:
     """The text of a file that should be an export; errors say what else it is."""
     if "://" in file:
-        raise UsageError(f"{file} is an address and no file: use --ledger {file}")
-    try:
-        content = Path(file).read_bytes()
-        if content.startswith(b"SQLite format 3"):
-            raise UsageError(f"{file} is a database: use --ledger {file} if it is a ledger")
-        text = content.decode()
-    except OSError:
-        raise UsageError(f"there is no file {file!r} that can be read") from None
-    except UnicodeError:
-        raise UsageError(f"the file {file!r} cannot be read as UTF-8 text") from None
-    if '"dpgap release"' in text[:10_000] and '"dpgap": "ledger"' not in text[:100]:
-        raise UsageError(f"{file} is a release document: `dpgap show` reads it")
-    return text
+        raise ValueError(f"it is an address and no file: use --ledger {file}")
+    content = Path(file).read_bytes()
+    if content.startswith(b"SQLite format 3"):
+        raise ValueError(f"it is a database: use --ledger {file} if it is a ledger")
+    if b'"dpgap release"' in content[:10_000] and b'"dpgap": "ledger"' not in content[:100]:
+        raise ValueError("it is a release document: `dpgap show` reads it")
+    return content.decode()
 
 
-@ledger_app.command()
+@ledger_app.add
 def migrate(ledger: URL) -> None:
     """Convert an older ledger to the third layout, for good; heads noted earlier stay valid."""
     migrated = _opened(ledger).migrate()
@@ -279,61 +252,64 @@ def migrate(ledger: URL) -> None:
         typer.echo(printable(f"data set {name!r} has the third layout now"))
 
 
-@ledger_app.command("raise")
-@with_options()
+@partial(ledger_app.add, name="raise")
 def raise_total(act: Act, epsilon: Total, delta: Delta = None) -> None:
     """Grant a larger total."""
     act.tell(act.steward.raise_to(epsilon, delta=delta, reason=act.reason))
 
 
-@ledger_app.command()
-@with_options()
+@ledger_app.add
 def lower(act: Act, epsilon: Total, delta: Delta = None) -> None:
     """Grant a smaller total, though never less than is spent and reserved."""
     act.tell(act.steward.lower_to(epsilon, delta=delta, reason=act.reason))
 
 
-@ledger_app.command()
-@with_options()
+@ledger_app.add
 def close(act: Act) -> None:
     """Let nothing more be charged, for good."""
     act.tell(act.steward.close(reason=act.reason))
 
 
-@ledger_app.command()
-@with_options()
+@ledger_app.add
 def allow(
     act: Act,
-    person: Annotated[str, option("Whose allowance it is.")],
-    epsilon: Annotated[str, option("The most that this person may spend in all.")],
-    delta: Annotated[
-        str | None, option("The most δ. Without it: unchanged, or the same share as ε.")
-    ] = None,
+    person: Annotated[str, "Whose allowance it is."],
+    epsilon: Annotated[str, "The most that this person may spend in all."],
+    delta: Annotated[str | None, "The most δ. Else: unchanged, or the same share as ε."] = None,
 ) -> None:
     """Say how much of the total one person may spend."""
     act.tell(act.steward.allow(person, epsilon, delta=delta, reason=act.reason))
 
 
-@ledger_app.command()
-@with_options()
-def bind(act: Act, facts: Facts) -> None:
+@ledger_app.add
+def bind(
+    act: Act, facts: Facts, unbind: Annotated[bool, "Let go of what is not stated again."] = False
+) -> None:
     """State the table that a budget is for, instead of what was stated before."""
-    act.tell(act.steward.bind(**facts.stated(), reason=act.reason))
+    said, held = facts.stated(), _opened(act.ledger).account(act.dataset).facts or {}
+    left_out = [name for name in ("table", "unit", "neighbours") if said[name] is None]
+    usual = (None, "add-or-remove")
+    lost = ", ".join(f"--{it} {held[it]}" for it in left_out if held.get(it) not in usual)
+    if lost and not unbind:
+        raise ValueError(f"the budget is for {lost}: state it again, or let go of it with --unbind")
+    act.tell(act.steward.bind(**said, reason=act.reason))
+    if lost:
+        say_error(f"note: the budget is not for {lost} any more: others are paid for, too")
 
 
-@ledger_app.command()
+@ledger_app.add
 def renew(
     ledger: URL,
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="The data set, if not --dataset.")
     ] = None,
-    dataset: Annotated[str | None, option("The data set whose budget it is, if not NAME.")] = None,
-    every: Annotated[str | None, option("day, week or month, in UTC.")] = None,
-    epsilon: Annotated[str, option("What each period may cost, exact.")] = "0",
-    carry: Annotated[bool, option("Keep unspent ε; otherwise it lapses.", "--carry")] = False,
-    off: Annotated[bool, option("Stop the renewal.", "--off")] = False,
+    dataset: Annotated[str | None, "The data set whose budget it is, if not NAME."] = None,
+    every: Annotated[str | None, "day, week or month, in UTC."] = None,
+    epsilon: Annotated[str, "What each period may cost, exact."] = "0",
+    carry: Annotated[bool, "Keep unspent ε; otherwise it lapses."] = False,
+    off: Annotated[bool, "Stop the renewal."] = False,
     reason: Reason = "",
-    json: AsJSON = False,
+    json: JSON = False,
 ) -> None:
     """Grant ε anew every day, week or month, at the first charge; δ stays as it is."""
     if (name is None) == (dataset is None):
@@ -345,18 +321,16 @@ def renew(
     act.tell(act.steward.renew(every=often, epsilon=epsilon, carry=carry, reason=reason))
 
 
-@ledger_app.command("write-off")
+@ledger_app.add
 def write_off(
     ledger: URL,
     dataset: Dataset,
     reason: Reason = "",
-    entry: Annotated[list[int] | None, option("A reservation, by number.")] = None,
-    before: Annotated[
-        str | None, option("All that were made before a day such as 2026-11-01.")
-    ] = None,
+    entry: Annotated[list[int] | None, "A reservation, by number."] = None,
+    before: Annotated[str | None, "All that were made before a day such as 2026-11-01."] = None,
 ) -> None:
     """Count reservations that nobody will settle as spent. Nothing is credited."""
-    if (entry is None or not entry) == (before is None):
+    if bool(entry) == (before is not None):
         raise ValueError("state which reservations to write off: either --entry or --before")
     steward = Act(ledger, dataset).steward
     numbers = entry or [stale.number for stale in steward.stale(before)]
@@ -367,11 +341,11 @@ def write_off(
         typer.echo("There is no such reservation.")
 
 
-@ledger_app.command()
+@ledger_app.add
 def archive(
     ledger: URL,
     dataset: Dataset,
-    entry: Annotated[int | None, option("Print the document of this entry.")] = None,
+    entry: Annotated[int | None, "Print the document of this entry."] = None,
 ) -> None:
     """List the releases that were paid for, or print one of them."""
     from dpgap.releases.document import handed_out
@@ -385,18 +359,13 @@ def archive(
     typer.echo("\n".join(map(printable, lines)) or "Nothing is archived yet.")
 
 
-@ledger_app.command()
-@with_options()
+@ledger_app.add
 def export(
     ledger: URL,
     written: Written,
     dataset: AnyDataset = None,
-    csv: Annotated[
-        bool, option("As CSV, as to a file *.csv; else as JSON, with hashes.", "--csv")
-    ] = False,
-    documents: Annotated[
-        bool, option("Add the released documents to the JSON.", "--documents")
-    ] = False,
+    csv: Annotated[bool, "As CSV, as to a file *.csv; else as JSON, with hashes."] = False,
+    documents: Annotated[bool, "Add the released documents to the JSON."] = False,
 ) -> None:
     """Write entries as JSON, which `verify` reads without the ledger, or as CSV."""
     store, (days, _) = _opened(ledger), written.days()
@@ -411,8 +380,7 @@ def export(
     written.write(text, ledger)
 
 
-@ledger_app.command()
-@with_options()
+@ledger_app.add
 def page(ledger: URL, written: Written, title: PageTitle = None) -> None:
     """Write one HTML page: what was spent, by data set, by person and over time."""
     from dpgap.releases.ledger_page import ledger_page

@@ -4,6 +4,7 @@ Engines, NumPy and Rich tables are loaded by the command that needs them, so tha
 at once.
 """
 
+from functools import partial
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -11,12 +12,13 @@ import typer
 from typer.core import TyperCommand
 
 from dpgap._package import __version__
-from dpgap.cli.commands import Commands
+from dpgap.cli.commands import CommandLine
+from dpgap.cli.desk import desk
 from dpgap.cli.ledger import ledger_app
-from dpgap.cli.plan import plan
-from dpgap.cli.release import above, count, show, top_k, total
+from dpgap.cli.plan import PLANNED, plan
+from dpgap.cli.release import OPTIONS, SUMMARIES, release, show
 
-app = typer.Typer(name="dpgap", cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
+app = CommandLine(name="dpgap")
 
 
 def _print_version(is_asked: bool) -> None:
@@ -41,28 +43,22 @@ def add_later(app: typer.Typer, name: str, module: str, summary: str) -> None:
         """Becomes the real command as soon as it is run, asked for help or completed."""
 
         def make_context(self, *args: Any, **options: Any) -> Any:
-            own = typer.Typer(add_completion=False)
-            own.command(name)(getattr(import_module(module), name))
+            own = CommandLine(add_completion=False)
+            own.add(getattr(import_module(module), name))
             return typer.main.get_command(own).make_context(*args, **options)
 
     app.command(name, cls=Later, help=summary)(lambda: None)
 
 
-app.command("top-k")(top_k)
-app.command("above")(above)
-app.command("count")(count)
-app.command("total")(total)
-app.command("show")(show)
-app.command("plan")(plan)
+for _name, _summary in SUMMARIES.items():
+    app.add(partial(release, _name), *OPTIONS[_name], name=_name, help=_summary)
+app.add(show)
+app.add(plan, *PLANNED)
+app.add(desk)
+for _name, (_module, _summary) in {
+    "prove": ("proofs", "Prove every mechanism, refute the mutants; or prove your own."),
+    "audit": ("proofs", "Bound ε from below by sampling: of every mechanism, or of yours."),
+    "reproduce": ("reproduce", "Redraw the paper's figures and check its claims."),
+}.items():
+    add_later(app, _name, f"dpgap.cli.{_module}", _summary)
 app.add_typer(ledger_app, name="ledger")
-for _name, _module, _summary in (
-    ("desk", "dpgap.cli.desk", "Serve pages where people ask about data that they cannot read."),
-    ("prove", "dpgap.cli.proofs", "Prove every mechanism, refute the mutants; or prove your own."),
-    (
-        "audit",
-        "dpgap.cli.proofs",
-        "Bound ε from below by sampling: of every mechanism, or of yours.",
-    ),
-    ("reproduce", "dpgap.cli.reproduce", "Redraw the paper's figures and check its claims."),
-):
-    add_later(app, _name, _module, _summary)

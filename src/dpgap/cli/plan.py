@@ -2,35 +2,34 @@
 
 import json as json_format
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from dpgap.cli.commands import AsJSON, keyword_option, option, with_options
+from dpgap.cli.commands import JSON, keyword_option
 from dpgap.question import Neighbours
 
-if TYPE_CHECKING:
-    from dpgap.pipelines.plan import Plan
-
-
-@with_options(
+PLANNED = (
     keyword_option("k", needed=True),
     *map(keyword_option, ("split", "neighbours", "max_items")),
     keyword_option("adaptive", default=False),
 )
+"""Keywords of a question that a plan takes as they are."""
+
+
 def plan(
     stated: dict[str, Any],
-    epsilon: Annotated[str | None, option("The privacy budget.")] = None,
-    error: Annotated[str | None, option("Instead: the standard error of each estimate.")] = None,
+    epsilon: Annotated[str | None, "The privacy budget."] = None,
+    error: Annotated[str | None, "Instead: the standard error of each estimate."] = None,
     method: Annotated[
-        str | None, option("best, joint, ranked, paper, histogram or baseline; else all.")
+        str | None, "best, joint, ranked, paper, histogram or baseline; else all."
     ] = None,
-    select: Annotated[str, option("The question: top-k, or above.")] = "top-k",
+    select: Annotated[str, "The question: top-k, or above."] = "top-k",
     counts: Annotated[
-        str | None, option("Counts that you expect, by rank: 1:9000,10:2000,100:300. Not private.")
+        str | None, "Counts that you expect, by rank: 1:9000,10:2000,100:300. Not private."
     ] = None,
-    items: Annotated[int | None, option("With --counts: how many items in all.")] = None,
-    json: AsJSON = False,
+    items: Annotated[int | None, "With --counts: how many items in all."] = None,
+    json: JSON = False,
 ) -> None:
     """Say which error to expect for an ε, or which ε an error takes; spend nothing."""
     from dpgap.exact.parameters import rational
@@ -48,12 +47,18 @@ def plan(
         items=items,
         **stated,
     )
-    if not json:
-        _print(made)
+    if json:
+        rows = [asdict(row) | {"epsilon": number(row.epsilon)} for row in made.rows]
+        content = {"k": made.k, "select": made.select, "methods": rows}
+        typer.echo(json_format.dumps(content, indent=2))
         return
-    rows = [asdict(row) | {"epsilon": number(row.epsilon)} for row in made.rows]
-    content = {"k": made.k, "select": made.select, "methods": rows}
-    typer.echo(json_format.dumps(content, indent=2))
+    from rich.console import Console
+
+    from dpgap.releases.text import print_table
+
+    console = Console(highlight=False)
+    print_table(made.cells(), console)
+    console.print(made.guarantee, markup=False)
 
 
 def _by_rank(text: str) -> dict[int, float]:
@@ -69,14 +74,3 @@ def _by_rank(text: str) -> dict[int, float]:
     if len(by_rank) < len(found):
         raise ValueError(f"--counts must name every rank once, not {text!r}")
     return by_rank
-
-
-def _print(made: "Plan") -> None:
-    """Show the plan as a table that fits this terminal."""
-    from rich.console import Console
-
-    from dpgap.releases.text import print_table
-
-    console = Console(highlight=False)
-    print_table(made.cells(), console)
-    console.print(made.guarantee, markup=False)

@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from fractions import Fraction
 from functools import partial
@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from dpgap._package import how_to_get
-from dpgap.cli.commands import AsJSON, UsageError, option, with_options
+from dpgap.cli.commands import AsJSON, UsageError, option
 
 # --------------------------------------------------------------------------------------------------
 # `dpgap prove package.module:Mechanism` and `dpgap audit package.module:function`: your own.
@@ -37,15 +37,8 @@ from dpgap.cli.commands import AsJSON, UsageError, option, with_options
 # up. The exit code is 1 if the mechanism is refuted or the function rejected.
 
 
-_CLAIM = "The ε that is claimed, unless it has an attribute epsilon."
-_MOVED = "The most that one person can move one answer; 1 unless said."
-_ALIKE = "One person moves all answers the same way, as with counts; else up or down."
-_REACH = (
-    "How many answers one person can move: 1 where each person is in one group only. Without it, "
-    "all of them."
-)
-Epsilon = Annotated[str | None, option(_CLAIM)]
-Sensitivity = Annotated[str | None, option(_MOVED)]
+Epsilon = Annotated[str | None, "The ε that is claimed, unless it has an attribute epsilon."]
+Sensitivity = Annotated[str | None, "The most that one person can move one answer; 1 unless said."]
 
 
 class Claimed(NamedTuple):
@@ -54,24 +47,26 @@ class Claimed(NamedTuple):
     n: Annotated[int, option("For how many answers.", "-n")] = 3
     epsilon: Epsilon = None
     sensitivity: Sensitivity = None
-    ties: Annotated[bool, option("Noise is on a grid: ties count.", "--ties")] = False
+    ties: Annotated[bool, "Noise is on a grid: ties count."] = False
 
 
 class Audited(NamedTuple):
     """How to audit a function that is named by its module."""
 
     epsilon: Epsilon = None
-    delta: Annotated[str, option("The δ that is claimed beside ε.")] = "0"
-    samples: Annotated[int, option("How many calls in all, from 2,000.")] = 100_000
-    level: Annotated[float, option("The chance that something private is rejected.")] = 1e-3
+    delta: Annotated[str, "The δ that is claimed beside ε."] = "0"
+    samples: Annotated[int, "How many calls in all, from 2,000."] = 100_000
+    level: Annotated[float, "The chance that something private is rejected."] = 1e-3
     sensitivity: Sensitivity = None
-    monotonic: Annotated[bool, option(_ALIKE, "--monotonic")] = False
-    reach: Annotated[int | None, option(_REACH)] = None
-    batch: Annotated[
-        bool, option("It takes (answers, runs) and returns as many outputs.", "--batch")
-    ] = False
+    monotonic: Annotated[bool, "One person moves all answers the same way, as with counts."] = False
+    reach: Annotated[
+        int | None,
+        "How many answers one person can move: 1 where each person is in one group only. Without "
+        "it, all of them.",
+    ] = None
+    batch: Annotated[bool, "It takes (answers, runs) and returns as many outputs."] = False
     bits: Annotated[
-        bool, option("Look at the lowest bits of floats, too. Without, find what else is wrong.")
+        bool, "Look at the lowest bits of floats, too. Without, find what else is wrong."
     ] = True
 
 
@@ -103,8 +98,7 @@ def prove_addressed(address: str, claimed: Claimed, as_json: bool) -> None:
             if isinstance(mechanism, Stepwise):
                 proof, many = prove_every(mechanism, ties=claimed.ties), "every n"
             else:
-                proof = prove(mechanism, **claimed._asdict())
-                many = f"n = {claimed.n}"
+                proof, many = prove(mechanism, **claimed._asdict()), f"n = {claimed.n}"
         except (BadProgram, TypeError, ValueError) as error:  # nothing was proved
             raise UsageError(str(error)) from None
     summary = {"address": address, "n": many, "verdict": proof.verdict, "reason": proof.reason}
@@ -114,13 +108,10 @@ def prove_addressed(address: str, claimed: Claimed, as_json: bool) -> None:
 
 def _require_mechanism(address: str, thing: Any) -> None:
     """Refuse what cannot be proved; a function may make a mechanism from unknown parameters."""
-    made = thing
     if callable(thing) and not hasattr(thing, "run"):
-        try:
-            made = thing(lambda name: Fraction(1))
-        except Exception:
-            made = None
-    if not all(callable(getattr(made, name, None)) for name in ("run", "align")):
+        with suppress(Exception):
+            thing = thing(lambda name: Fraction(1))
+    if not all(callable(getattr(thing, name, None)) for name in ("run", "align")):
         raise UsageError(
             f"{address} is not a mechanism: name a class or a value that has run(answers, noise), "
             "align(answers, neighbour, noise, output) and epsilon, as in 'dpgap prove "
@@ -139,9 +130,9 @@ def audit_addressed(address: str, audited: Audited, as_json: bool) -> None:
         raise UsageError(f"{address} is not callable: it is of type {type(function).__name__}")
     if audited.epsilon is None and not hasattr(getattr(function, "__self__", function), "epsilon"):
         raise UsageError("--epsilon must be given: what does the function claim?")
+    given: dict[str, Any] = audited._asdict() | {"monotonic": audited.monotonic or None}
     with _progress("Auditing", audited.samples, as_json) as (bar, task):
         try:
-            given = audited._asdict() | {"monotonic": audited.monotonic or None}
             result = audit(
                 function, **given, progress=lambda done: bar.update(task, completed=done)
             )
@@ -252,14 +243,11 @@ _SOURCES = (
 )
 
 
-@with_options()
 def prove(
     claimed: Claimed,
     name: Name = None,
     as_json: AsJSON = False,
-    smt: Annotated[
-        Path | None, option("Write the theorems for every n to this folder, as SMT-LIB.")
-    ] = None,
+    smt: Annotated[Path | None, "Write theorems for every n to this folder, as SMT-LIB."] = None,
 ) -> None:
     """Prove every mechanism that dpgap ships, and refute the mutants; or prove your own."""
     for prover in ("z3", "cvc5"):
@@ -273,10 +261,9 @@ def prove(
     if smt is not None:
         smt.mkdir(parents=True, exist_ok=True)
     rows = _collected(partial(_proved, smt), chosen, "Proving", as_json)
-    _end(rows, [row["verdict"] for row in rows], _proof_lines(rows), as_json)
+    _end(rows, _proof_lines(rows), as_json)
 
 
-@with_options()
 def audit(audited: Audited, name: Name = None, as_json: AsJSON = False) -> None:
     """Search for what refutes the ε of anything that dpgap ships, and catch the mutants.
 
@@ -292,18 +279,17 @@ def audit(audited: Audited, name: Name = None, as_json: AsJSON = False) -> None:
     chosen = _chosen(name, [task for task, _ in audits()])
     rows = _collected(_audited, chosen, "Auditing", as_json)
     notes = [_SOURCES] if all(row["caught"] for row in rows) else [_SOURCES, _NO_PROOF]
-    _end(rows, list(map(_audit_verdict, rows)), [*map(_audit_line, rows), *notes], as_json)
+    _end(rows, [*map(_audit_line, rows), *notes], as_json)
 
 
-def _end(
-    rows: Sequence[Row], verdicts: Sequence[str], lines: Iterable[str], as_json: bool
-) -> NoReturn:
+def _end(rows: Sequence[Row], lines: Iterable[str], as_json: bool) -> NoReturn:
     """Show rows as lines or as JSON, sum them up, and end with the right code."""
     wrong = sum(not _is_as_it_must(row) for row in rows)
     if as_json:
         typer.echo(json.dumps(rows, indent=1, default=str))
     else:
-        found = ", ".join(f"{count} {verdict}" for verdict, count in Counter(verdicts).items())
+        verdicts = Counter(map(_verdict, rows)).items()
+        found = ", ".join(f"{count} {verdict}" for verdict, count in verdicts)
         judged = f"{wrong} NOT as expected" if wrong else "all as expected"
         typer.echo("\n".join([*lines, f"{len(rows)} in all: {found}; {judged}."]))
     raise typer.Exit(1 if wrong else 0)
@@ -337,17 +323,12 @@ def _audited(number: int) -> Row:
     _, task = audits()[number]
     found = task()
     least = found.lower_bound if found.lower_bound < 1e300 else None
-    return asdict(found) | {
-        "lower_bound": least,
-        "caught": found.caught,
-        "seconds": round(found.seconds, 4),
-    }
+    seconds = round(found.seconds, 4)
+    return asdict(found) | {"lower_bound": least, "caught": found.caught, "seconds": seconds}
 
 
 def _chosen(name: str | None, names: Sequence[str]) -> list[int]:
-    if name is None:
-        return list(range(len(names)))
-    wanted = name.casefold()
+    wanted = (name or "").casefold()
     exact = [i for i, each_name in enumerate(names) if each_name.casefold() == wanted]
     chosen = exact or [i for i, each_name in enumerate(names) if wanted in each_name.casefold()]
     if not chosen:
@@ -356,13 +337,19 @@ def _chosen(name: str | None, names: Sequence[str]) -> list[int]:
     return chosen
 
 
+def _verdict(row: Row) -> str:
+    """The verdict of a proof or an audit."""
+    within = "caught" if row.get("caught") else f"within its {row.get('bounds')}"
+    return str(row.get("verdict", within))
+
+
 def _is_as_it_must(row: Row) -> bool:
-    is_exposed = row["caught"] if "caught" in row else row["verdict"] == "REFUTED"
-    return bool(is_exposed == (row["kind"] == "mutant"))
+    return bool((_verdict(row) in ("caught", "REFUTED")) == (row["kind"] == "mutant"))
 
 
-def _marked(verdict: str, is_good: bool) -> str:
-    return f"{verdict:8}" if is_good else f"{verdict}, NOT as expected:"
+def _marked(*same: Row) -> str:
+    verdict = _verdict(same[0])
+    return f"{verdict:8}" if all(map(_is_as_it_must, same)) else f"{verdict}, NOT as expected:"
 
 
 def _proof_lines(rows: Sequence[Row]) -> Iterator[str]:
@@ -377,19 +364,15 @@ def _proof_lines(rows: Sequence[Row]) -> Iterator[str]:
         sizes = ", ".join(f"n={row['n']} k={row['k']}" for row in same)
         if len(same) > 2:
             sizes = f"n≤{max(row['n'] for row in same)} k≤{max(row['k'] for row in same)}"
-        verdict = _marked(first["verdict"], all(map(_is_as_it_must, same)))
         provers = " ".join(first["closed_by"]) or "z3"
         seconds = f"{sum(row['seconds'] for row in same):.2f} s"
         why = f": {first['reason']}" if first["verdict"] == "REFUTED" else ""
-        yield f"{verdict} {first['name']}: {first['variant']}; {sizes}; {provers}, {seconds}{why}"
-
-
-def _audit_verdict(row: Row) -> str:
-    return "caught" if row["caught"] else f"within its {row['bounds']}"
+        named = f"{_marked(*same)} {first['name']}: {first['variant']}"
+        yield f"{named}; {sizes}; {provers}, {seconds}{why}"
 
 
 def _audit_line(row: Row) -> str:
-    verdict = _marked(_audit_verdict(row), _is_as_it_must(row))
+    verdict = _marked(row)
     least = "∞" if row["lower_bound"] is None else f"{row['lower_bound']:.3g}"
     claim = f"{row['bounds']} = {row['claimed']:.3g} claimed, at least {least} found"
     samples = f"; {row['samples']:,} samples" if row["samples"] else ""

@@ -4,9 +4,9 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from dpgap.cli.commands import (
-    AsJSON,
+    JSON,
     Force,
     PageTitle,
     keyword_option,
@@ -28,14 +28,20 @@ from dpgap.cli.commands import (
     option,
     say,
     say_error,
-    with_options,
 )
 from dpgap.printable import printable
-from dpgap.question import COUNTING, Above, OfAll, TopK, hints_of, read_wanted, stated_counting
+from dpgap.question import (
+    COUNTING,
+    Above,
+    Amounts,
+    OfAll,
+    TopK,
+    hints_of,
+    read_wanted,
+    stated_counting,
+)
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from dpgap.budget.ledger import LedgerAccount
     from dpgap.releases.release import Release
 
@@ -52,6 +58,8 @@ if TYPE_CHECKING:
 
 
 Render = Callable[[], str]
+Put = tuple[str, Callable[[str], None], Render]
+"""What is said if it fails, what takes a text, and what makes the text."""
 Inputs = Sequence[tuple[str, str | Path]]
 """Files that are read, each after what it is."""
 _PRINTED: Inputs = [("the standard output", "/dev/stdout"), ("the standard error", "/dev/stderr")]
@@ -101,9 +109,9 @@ class OutputFile:
 class Output(NamedTuple):
     """What is printed, and which files are made of a release."""
 
-    json: AsJSON = False
-    csv: Annotated[Path | None, option("Also write the rows to this file.")] = None
-    html: Annotated[Path | None, option("Also write a report page.")] = None
+    json: JSON = False
+    csv: Annotated[Path | None, "Also write the rows to this file."] = None
+    html: Annotated[Path | None, "Also write a report page."] = None
     title: PageTitle = None
     force: Force = False
 
@@ -144,15 +152,11 @@ def input_files(table: str, domain: str, ledger: str | None) -> Inputs:
 
 def ledger_files(ledger: str) -> Inputs:
     """The file of a ledger, if it has one, and those that SQLite keeps beside it."""
-    if not ledger:
-        return []
     from dpgap.budget.store import read_url
 
-    file = read_url(ledger).file
-    names = [] if file is None else [str(file), os.path.realpath(file)]
-    return [
-        ("the ledger", name + end) for name in names for end in ("", "-journal", "-wal", "-shm")
-    ]
+    file = read_url(ledger).file if ledger else None
+    ends = () if file is None else ("", "-journal", "-wal", "-shm")
+    return [("the ledger", os.path.realpath(file or "") + end) for end in ends]
 
 
 def write_new(path: Path, content: bytes, mode: int) -> None:
@@ -184,24 +188,19 @@ def _is_same(one: str | Path, other: str | Path) -> bool:
 # read it there, a message says where it is, and the exit code is 1. `dpgap show` reads it.
 
 
-def deliver(files: Sequence[tuple[OutputFile, Render]], shown: Render, complete: Render) -> None:
-    """Write the files and print what is shown; if any of it fails, keep what is complete."""
+def deliver(puts: Sequence[Put], complete: Render) -> None:
+    """Put every text where it belongs, the last on the terminal; or keep what is complete."""
     failed = []
-    puts = [(f"{output.path} could not be written", output.write, made) for output, made in files]
-    for what, put, render in (*puts, ("the release could not be printed", say, shown)):
-        why = None
+    for what, put, render in puts:
         try:
             put(render())
-        except KeyboardInterrupt:  # it is paid for, so not even an interrupt stops us
-            why = "interrupted"
-        except Exception as error:
-            why = message_of(error)
-        if why:
-            failed.append(f"{what} ({why})")
+            is_printed = render is complete
+        except (Exception, KeyboardInterrupt) as error:  # it is paid for: no interrupt stops us
+            is_printed = False
+            failed.append(f"{what} ({message_of(error)})")
     if not failed:
         return
     let_go_if_broken(sys.stdout)
-    is_printed = why is None and shown is complete
     place = "it was printed as well" if is_printed else _kept(complete)
     message = f"dpgap: {'; '.join(failed)}. The release is paid for: {place}"
     lines = map(printable, message.split("\n"))
@@ -229,7 +228,6 @@ def _kept(complete: Render) -> str:
 # `dpgap show`: a release again from its document, free of charge.
 
 
-@with_options()
 def show(
     file: Annotated[
         str,
@@ -260,12 +258,10 @@ def _content(file: str) -> bytes:
     """The bytes of a file or of standard input; no more than one too many."""
     from dpgap.releases.plain import MOST
 
-    if file != "-":
-        with open(file, "rb") as document:
-            return document.read(MOST + 1)
-    if sys.stdin is None:
+    if file == "-" and sys.stdin is None:
         raise ValueError("standard input is closed")
-    return sys.stdin.buffer.read(MOST + 1)
+    with nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as document:
+        return document.read(MOST + 1)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -288,16 +284,26 @@ TABLE = Annotated[
 ]
 
 
-def _options(wanted: Any) -> list[Parameter]:
-    """What is wanted of an answer, and how the table is counted; who pays is another matter."""
-    needed, names = wanted.__required_keys__, [it for it in hints_of(wanted) if it != "fresh"]
-    made = [keyword_option(name, needed=name in needed) for name in names]
-    return [*made[: len(needed)], *_COUNTED, *made[len(needed) :]]
+def _options(needed: Sequence[str], *others: Iterable[str]) -> list[Parameter]:
+    """Options of a question, those that must be given first; who pays is another matter."""
+    rows, left_out = {*COUNTING} - {*_MAIN}, ("fresh", *needed)
+    more = (name for names in others for name in names if name not in left_out)
+    made = [keyword_option(name, needed=True) for name in needed]
+    return made + [keyword_option(name, _ROWS if name in rows else None) for name in more]
 
 
-_COUNTED = [keyword_option(name, None if name in _MAIN else _ROWS) for name in COUNTING]
-_COUNT = [each for each in _COUNTED if each.name in hints_of(OfAll)]
-_TOTAL = [each for each in _COUNTED if each.name in ("at_least", "step")]
+OPTIONS = {
+    "top-k": _options(["k", "epsilon"], COUNTING, hints_of(TopK)),
+    "above": _options(["threshold", "epsilon"], COUNTING, hints_of(Above)),
+    "count": _options(["epsilon"], hints_of(OfAll)),
+    "total": _options(["epsilon", "sum", "at_most"], hints_of(OfAll), hints_of(Amounts)),
+}
+SUMMARIES = {
+    "top-k": "Find the k items with the most units or the largest sums, with error bars.",
+    "above": "Find items above a threshold, in a fresh random order, with estimates and gaps.",
+    "count": "Count the units of a table, with an interval.",
+    "total": "Add up a column of a table, each unit cut off at public ends, with an interval.",
+}
 
 
 _pays = partial(option, panel="Who pays")
@@ -306,15 +312,11 @@ _pays = partial(option, panel="Who pays")
 class Payer(NamedTuple):
     """Whose budget pays: a data set in a ledger, or nobody's."""
 
-    ledger: Annotated[str | None, _pays("The ledger to charge.", "--ledger")] = None
+    ledger: Annotated[str | None, _pays("The ledger to charge.")] = None
     dataset: Annotated[str | None, _pays("The data set in the ledger.")] = None
     reason: Annotated[str, _pays("Why it is asked; the ledger keeps it.")] = ""
-    key: Annotated[
-        str | None, _pays("A name for this request: sent twice, it is charged once.")
-    ] = None
-    fresh: Annotated[
-        bool, _pays("Pay for fresh noise, though the ledger has the answer.", "--fresh")
-    ] = False
+    key: Annotated[str | None, _pays("A name for it: sent twice, it is charged once.")] = None
+    fresh: Annotated[bool, _pays("Pay for fresh noise, not the kept answer.", "--fresh")] = False
 
     def account(self) -> "LedgerAccount | None":
         """What is charged, if anything is."""
@@ -338,61 +340,6 @@ def _groups(stated: str) -> list[Any]:
     return list(read_domain(stated).labels)
 
 
-def _domain(stated: str) -> Any:
-    """A list in one word; or what names a file, its column or a range, as it is."""
-    files = (Path(stated), Path(stated.rpartition(":")[0]))
-    return _groups(stated) if "," in stated and not any(map(Path.is_file, files)) else stated
-
-
-def _release(kind: str, file: str, stated: dict[str, Any], payer: Payer, output: Output) -> None:
-    """Charge and release; then show what was paid for, whatever becomes of the files."""
-    said = stated_counting(stated)
-    is_bounded = "max_items" in said and stated["delta"] != "0"
-    is_of_all = kind in ("count", "total")
-    if not is_of_all and "domain" not in said and not is_bounded:
-        raise ValueError(_NO_DOMAIN)
-    files = output.files(partial(input_files, file, said.get("domain", ""), payer.ledger))
-    for name, read in (("groups", _groups), ("domain", _domain)):
-        if name in said:
-            said[name] = read(said[name])
-    from dpgap.data.counts import counts
-    from dpgap.data.private_counts import errors_without_answers
-
-    # While the engine counts, Python loads the rest.
-    with notes(), ThreadPoolExecutor(1) as background, _working("Counting …"):
-        count_table: Any = counts
-        counting = None if is_of_all else background.submit(count_table, file, **said)
-        account = payer.account()
-        from dpgap.pipelines import tables
-        from dpgap.releases.text import shown, to_json
-
-        answers: Any = file
-        if counting is not None:
-            answers = counting.result()
-    wanted = read_wanted(kind, stated)
-    with notes():
-        release = errors_without_answers(tables.answer)(
-            wanted, answers, account, payer.fresh, said if is_of_all else None
-        )
-    remaining = release.epsilon - release.spent if account is None else _left(account)
-    whose = "" if account is None else f"for you in data set {account.dataset!r}"
-    note = _NO_LEDGER if account is None else ""
-    as_object = partial(to_json, release, remaining)
-    deliver(
-        [(each, partial(output.rendered, kind, release)) for kind, each in files.items()],
-        shown=as_object if output.json else partial(shown, release, remaining, whose, note),
-        complete=as_object,
-    )
-
-
-def _left(account: "LedgerAccount") -> "Fraction | None":
-    """What is left for this person. The ledger may be out of reach by now; the release is not."""
-    try:
-        return account.remaining
-    except (Exception, KeyboardInterrupt):
-        return None
-
-
 @contextmanager
 def _working(what: str) -> Iterator[None]:
     """Show that work is under way, where somebody is looking."""
@@ -405,26 +352,44 @@ def _working(what: str) -> Iterator[None]:
         yield
 
 
-@with_options(*_options(TopK), run=partial(_release, "top-k"))
-def top_k(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
-    """Find the k items with the most units or the largest sums, with estimates and error bars."""
+def release(kind: str, file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
+    """Charge and release; then show what was paid for, whatever becomes of the files."""
+    said = stated_counting(stated)
+    is_bounded = "max_items" in said and stated["delta"] != "0"
+    is_of_all = kind in ("count", "total")
+    if not is_of_all and "domain" not in said and not is_bounded:
+        raise ValueError(_NO_DOMAIN)
+    domain = said.get("domain", "")
+    files = output.files(partial(input_files, file, domain, payer.ledger))
+    if "groups" in said:
+        said["groups"] = _groups(said["groups"])
+    if "," in domain and not any(map(os.path.isfile, (domain, domain.rpartition(":")[0]))):
+        said["domain"] = _groups(domain)
+    from dpgap.data.counts import counts
+    from dpgap.data.private_counts import errors_without_answers
 
+    # While the engine counts, Python loads the rest.
+    with notes(), ThreadPoolExecutor(1) as background, _working("Counting …"):
+        count_table: Any = counts
+        counting = None if is_of_all else background.submit(count_table, file, **said)
+        account = payer.account()
+        from dpgap.pipelines import tables
+        from dpgap.releases.text import shown, to_json
 
-@with_options(*_options(Above), run=partial(_release, "above"))
-def above(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
-    """Find items above a threshold, asked in a fresh random order, with estimates and gaps."""
-
-
-@with_options(keyword_option("epsilon", needed=True), *_COUNT, run=partial(_release, "count"))
-def count(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
-    """Count the units of a table, with an interval."""
-
-
-@with_options(
-    *(keyword_option(name, needed=True) for name in ("epsilon", "sum", "at_most")),
-    *_COUNT,
-    *_TOTAL,
-    run=partial(_release, "total"),
-)
-def total(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
-    """Add up a column of a table, each unit cut off at public ends, with an interval."""
+        answers: Any = file if counting is None else counting.result()
+    wanted = read_wanted(kind, stated)
+    with notes():
+        made = errors_without_answers(tables.answer)(
+            wanted, answers, account, payer.fresh, said if is_of_all else None
+        )
+    remaining, whose = None, "" if account is None else f"for you in data set {account.dataset!r}"
+    with suppress(Exception, KeyboardInterrupt):  # the ledger may be out of reach by now
+        remaining = made.epsilon - made.spent if account is None else account.remaining
+    as_object = partial(to_json, made, remaining)
+    puts: list[Put] = []
+    for each, target in files.items():
+        render = partial(output.rendered, each, made)
+        puts.append((f"{target.path} could not be written", target.write, render))
+    note = "" if whose else _NO_LEDGER
+    printed = as_object if output.json else partial(shown, made, remaining, whose, note)
+    deliver([*puts, ("the release could not be printed", say, printed)], as_object)

@@ -26,21 +26,17 @@ FOLDER = "figures"
 
 
 def reproduce(
-    figure: Annotated[
-        list[int] | None, option("Only this figure, 1 to 4; may be repeated.")
-    ] = None,
-    runs: Annotated[int, option("Runs a point.")] = 10_000,
+    figure: Annotated[list[int] | None, "Only this figure, 1 to 4; may be repeated."] = None,
+    runs: Annotated[int, "Runs a point."] = 10_000,
     data: Annotated[
         str | None,
-        option(
-            "A folder with the paper's data sets, or any FIMI, CSV or Parquet file. "
-            "Default: the folder that DPGAP_DATA names, else data sets that are made up."
-        ),
+        "A folder with the paper's data sets, or any FIMI, CSV or Parquet file. "
+        "Default: the folder that DPGAP_DATA names, else data sets that are made up.",
     ] = None,
-    out: Annotated[
-        Path, option("The folder to write to; pages and results there are replaced.")
-    ] = Path("reproduction"),
-    seed: Annotated[int, option("The same seed gives the same figures.")] = SEED,
+    out: Annotated[Path, "The folder to write to; pages and results there are replaced."] = Path(
+        "reproduction"
+    ),
+    seed: Annotated[int, "The same seed gives the same figures."] = SEED,
     as_json_text: Annotated[
         bool, option("Print the results, as in results.json, and no table.", "--json")
     ] = False,

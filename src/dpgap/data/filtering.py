@@ -48,7 +48,6 @@ from dpgap.question import (
     Filter,
     Joined,
     Literal,
-    Negation,
     comparisons_of,
     parts_of_form,
 )
@@ -184,11 +183,11 @@ class _Rows:
 
     def _mask(self, clause: Clause) -> nw.Expr:
         """Whether a clause matches; true or false, never NULL."""
-        if isinstance(clause, Negation):
-            return ~self._mask(clause.part)
         if isinstance(clause, Joined):
-            join = operator.and_ if clause.word == "and" else operator.or_
-            return joined(join, [self._mask(part) for part in clause.parts])
+            masks = [self._mask(part) for part in clause.parts]
+            if clause.word == "not":
+                return ~masks[0]
+            return joined(operator.and_ if clause.word == "and" else operator.or_, masks)
         literals = clause.literals
         how: Any = type(literals[0]) if literals else None
         if clause.form is not None:  # days are compared as numbers such as 20240131

@@ -5,7 +5,7 @@ import errno
 import logging
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -20,14 +20,14 @@ from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dpgap._package import __version__
-from dpgap.budget.account import granted
+from dpgap.budget.account import Amount, granted
 from dpgap.budget.entries import LedgerError
 from dpgap.budget.ledger import Ledger
 from dpgap.budget.requests import refuse_contradiction, refuse_look_alike, stated_facts, stating
 from dpgap.budget.store import Store
 from dpgap.desk import api, pages
 from dpgap.desk.auth import Auth
-from dpgap.desk.config import FileFaults, ListedData, StewardsFile
+from dpgap.desk.config import Allowance, FileFaults, ListedData, StewardsFile
 from dpgap.desk.counts import TopicCounts
 from dpgap.desk.middleware import (
     NOT_THERE,
@@ -59,7 +59,7 @@ Missing = dict[str, tuple[ListedData, Facts]]
 
 def missing_budgets(file: StewardsFile, ledger: Ledger, counts: TopicCounts) -> Missing:
     """The budgets that a start opens; `FileFaults` if one cannot be, or is for another table."""
-    known = ledger.datasets() if Store(file.ledger).is_there() else []
+    known = _known(file, ledger)
     if known:
         ledger.require_current()
     stated = {name: ledger.account(name).facts for name in known}
@@ -89,12 +89,44 @@ def open_budgets(file: StewardsFile, ledger: Ledger, missing: Missing) -> None:
         except ValueError:
             if name not in ledger.datasets():  # another desk may have been quicker
                 raise
+    for data, person, share, held in _allowances(file, ledger):
+        if share is not None and held is None:
+            steward = ledger.steward(data.budget)
+            steward.allow(person, share.epsilon, delta=share.delta, reason=_REASON)
+
+
+def other_allowances(file: StewardsFile) -> list[str]:
+    """Where the ledger has another allowance than the file: what each says, and what to do."""
+    found = []
+    for data, person, share, held in _allowances(file, Ledger(file.ledger)):
+        if held is None:  # a start writes what the file says
+            continue
+        delta = held.delta if share is None or share.delta is None else share.delta
+        stated = None if share is None else Amount(share.epsilon, delta).down()
+        if stated != held:
+            says = stated.at_least if stated else '"all"'
+            found.append(
+                f"datasets.{data.name}.people has {says} for "
+                f"{person!r}, but the ledger has {held.at_least}, and that holds: the file is read "
+                "for people without an allowance only. Change the ledger with `dpgap ledger allow "
+                f"--dataset {data.budget} --person {person} --epsilon …`, or the file"
+            )
+    return found
+
+
+def _known(file: StewardsFile, ledger: Ledger) -> list[str]:
+    return ledger.datasets() if Store(file.ledger).is_there() else []
+
+
+def _allowances(
+    file: StewardsFile, ledger: Ledger
+) -> Iterator[tuple[ListedData, str, Allowance | None, Amount | None]]:
+    """What the file says that each person may spend, and what the ledger says, if it does."""
+    known = _known(file, ledger)
     for data in file.datasets.values():
-        steward = ledger.steward(data.budget)
-        for person, share in data.people.items():
-            mine = steward.balance_of(person).mine
-            if share is not None and (mine is None or mine.allowance is None):
-                steward.allow(person, share.epsilon, delta=share.delta, reason=_REASON)
+        for person, share in data.people.items() if data.budget in known else ():
+            mine = ledger.steward(data.budget).balance_of(person).mine
+            yield data, person, share, None if mine is None else mine.allowance
 
 
 def _facts(data: ListedData, counts: TopicCounts) -> Facts:
@@ -213,6 +245,16 @@ _KEEP_ALIVE = 15
 _QUEUE = 512
 
 
+def _then_update(name: str) -> Any:
+    """What Uvicorn does when something happens; then what the client has to do next is noted."""
+
+    def method(self: "Connection", *given: Any) -> None:
+        getattr(H11Protocol, name)(self, *given)
+        self._update()
+
+    return method
+
+
 class Connection(H11Protocol):
     """A connection with deadlines: its client is dropped if it keeps the desk waiting.
 
@@ -247,25 +289,9 @@ class Connection(H11Protocol):
         self._waiting.pop(self, None)
         self._deadline.cancel()
 
-    def data_received(self, data: bytes) -> None:
-        """Read on."""
-        super().data_received(data)
-        self._update()
-
-    def on_response_complete(self) -> None:
-        """The response is written, or waits to be."""
-        super().on_response_complete()
-        self._update()
-
-    def pause_writing(self) -> None:
-        """The client does not read as fast as the desk writes."""
-        super().pause_writing()
-        self._update()
-
-    def resume_writing(self) -> None:
-        """The client has read all of it."""
-        super().resume_writing()
-        self._update()
+    data_received = _then_update("data_received")
+    on_response_complete = _then_update("on_response_complete")
+    pause_writing, resume_writing = map(_then_update, ("pause_writing", "resume_writing"))
 
     def _update(self) -> None:
         """Note what the client has to do next, if anything, and by when."""

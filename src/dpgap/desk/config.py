@@ -395,9 +395,7 @@ class _FileReader:
         if not self.faults:
             self._require_one_archive(datasets)
             if file.hosts and not (file.key and file.has_tokens):
-                words = (
-                    "needs a key (`dpgap desk --key`) and people with tokens (`dpgap desk --token`)"
-                )
+                words = "needs a key (`dpgap desk --key`) and people with tokens (`--token`)"
                 self._fault(("desk", "hosts"), f"{words}: others can reach this desk")
         if self.faults:
             raise FileFaults(self.path, self.faults)
@@ -410,15 +408,12 @@ class _FileReader:
     def _require_one_owner(self, people: Mapping[str, Person]) -> None:
         """A token says who somebody is, so nobody shares one."""
         owners: dict[str, str] = {}
-        for name, token in (
-            (each.name, it) for each in people.values() for it in each.tokens or ()
-        ):
+        every = ((each.name, it) for each in people.values() for it in each.tokens or ())
+        for name, token in every:
             if (owner := owners.setdefault(token, name)) != name:
                 line = line_of(("people", owner, "tokens"), self.lines)
-                words = (
-                    f"has a token that people.{owner}.tokens has on line {line}: a token belongs"
-                )
-                self._fault(("people", name, "tokens"), f"{words} to one person")
+                words = f"has a token that people.{owner}.tokens has on line {line}: share none"
+                self._fault(("people", name, "tokens"), words)
 
     def _require_one_archive(self, datasets: Mapping[str, ListedData]) -> None:
         """A budget has one archive: whoever may see it for one data set sees it for all."""
@@ -459,9 +454,7 @@ class _FileReader:
             self._fault(here, words)
         is_unknown = item is not None and "domain" not in said
         if is_unknown and not (data.delta and "max_items" in said):
-            self._fault(
-                here, "must have a domain; or max_items, and a delta of the data set's budget"
-            )
+            self._fault(here, "must have a domain; or max_items, and its data set a delta")
         cuts: tuple[str, ...] = ()
         try:
             stated = {**said, **data.whose, "item": item}

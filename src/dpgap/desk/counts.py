@@ -21,6 +21,9 @@ _FEW = 1 << 16
 """How many items are held in memory at most; it is public how many there are."""
 
 
+_FACTS = ("sensitivity", "monotonic", "origin", "reach", "step", "unknown")
+
+
 class Slot:
     """The counts of one topic, which one question at a time draws from."""
 
@@ -89,17 +92,8 @@ class TopicCounts:
 
 def _in_memory(facts: PrivateCounts, labels: Sequence[Any], counts: Integers) -> PrivateCounts:
     positions = np.flatnonzero(counts)
-    return CountsInMemory(
-        labels=labels,
-        positions=positions,
-        counts=counts[positions],
-        sensitivity=facts.sensitivity,
-        monotonic=facts.monotonic,
-        origin=facts.origin,
-        reach=facts.reach,
-        step=facts.step,
-        unknown=facts.unknown,
-    )
+    public = {name: getattr(facts, name) for name in _FACTS}
+    return CountsInMemory(labels=labels, positions=positions, counts=counts[positions], **public)
 
 
 def _count(data: ListedData, topic: Topic) -> Any:
@@ -107,8 +101,8 @@ def _count(data: ListedData, topic: Topic) -> Any:
     if topic.item is None:
         return units_of(data.table, **counting)
     found = counts(data.table, item=topic.item, **{"domain": None, **counting})
-    if isinstance(found, CountsByGroup) or found.unknown or found.labels is None:
+    if isinstance(found, CountsByGroup) or found.unknown:
         return found
-    if len(found) > _FEW:
+    if found.labels is None or len(found) > _FEW:
         return found
     return _in_memory(found, found.labels, found.expanded())  # an engine looks winners up slowly

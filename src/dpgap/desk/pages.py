@@ -150,11 +150,17 @@ async def form_of(request: Request, visitor: Visitor | None = None) -> dict[str,
     return found
 
 
-def give_pass(request: Request, response: Response, carried: str) -> None:
-    """Set the session cookie; an empty one removes it."""
+def _to(place: str) -> RedirectResponse:
+    return RedirectResponse(place, status_code=303)
+
+
+def with_pass(request: Request, place: str, carried: str) -> Response:
+    """Go to a page with this session cookie; an empty one removes it."""
     options: dict[str, Any] = {"httponly": True, "samesite": "strict", "path": "/"}
     options |= {"max_age": LASTS if carried else 0, "secure": request.app.state.is_https}
+    response = _to(place)
     response.set_cookie(_cookie(request), carried, **options)
+    return response
 
 
 def _cookie(request: Request) -> str:
@@ -251,18 +257,14 @@ async def enter_by_form(request: Request) -> Response:
         return _to("/")
     if carried is None:
         return shown(request, "enter.html", status=401, failed=True, link=None)
-    response = _to("/")
-    give_pass(request, response, carried)
-    return response
+    return with_pass(request, "/", carried)
 
 
 @router.post("/leave")
 async def leave(request: Request, visitor: Browser) -> Response:
     """Forget this browser."""
     await form_of(request, visitor)
-    response = _to("/enter")
-    give_pass(request, response, "")
-    return response
+    return with_pass(request, "/enter", "")
 
 
 @router.get("/")
@@ -402,10 +404,6 @@ def _filled(said: dict[str, str], desk: Desk, data: ListedData) -> dict[str, str
     if not topic.has_unknown_items:
         filled["delta"] = "0"
     return filled
-
-
-def _to(place: str) -> RedirectResponse:
-    return RedirectResponse(place, status_code=303)
 
 
 # --------------------------------------------------------------------------------------------------

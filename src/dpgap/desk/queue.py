@@ -221,9 +221,8 @@ class Desk:
     def _slip(self, account: LedgerAccount) -> Slip:
         """A file in the spool for one more answer, unless others wait for the ledger."""
         waiting = list(self.waiting.values())
-        if any(each.blocks(account.dataset) for each in waiting) and not (
-            account.key is not None and account.answered(account.key)
-        ):
+        is_blocked = any(each.blocks(account.dataset) for each in waiting)
+        if is_blocked and not account.answered(account.key or ""):
             raise Refused(
                 503,
                 "An answer about this data set waits for the ledger. Nothing more is charged until "
@@ -235,9 +234,7 @@ class Desk:
         try:
             return Slip(self.spool.folders[folder])
         except OSError:
-            raise Refused(
-                503, "The spool cannot be written just now: nothing is charged."
-            ) from None
+            raise Refused(503, "The spool cannot be written now: nothing is charged.") from None
 
     def settle(self, pending: Pending) -> Receipt:
         """Archive what was drawn, at a tick. What cannot be archived is not handed out.

@@ -19,6 +19,7 @@ UNCLEAR = "too few runs to tell"
 _LARGEST = max(KS)
 _TOO_WIDE = 5.0
 _ADAPTIVE, _PLAIN = "adaptive-sparse-vector monotonic", "sparse-vector monotonic"
+_TOP_K = "top-k monotonic"
 _LUCK = (
     "Theory assumes that answers were found because they are large. Where counts lie close "
     "together some are found by luck, and their gaps overstate them."
@@ -121,9 +122,9 @@ def _adaptive_reduction(points: Points) -> Judged:
 
 
 def _equal(points: Points) -> Judged:
-    verdict = _agreement([*_of(points, "top-k monotonic"), *_of(points, _PLAIN)])
+    verdict = _agreement([*_of(points, _TOP_K), *_of(points, _PLAIN)])
     return Judged(
-        f"Top-K {_span(_values(points, 'top-k monotonic'))}, theory 45.0 %; "
+        f"Top-K {_span(_values(points, _TOP_K))}, theory 45.0 %; "
         f"Sparse Vector {_span(_values(points, _PLAIN))}, theory 35.8 %; "
         "over all ε and data sets, at k = 10",
         verdict,
@@ -197,20 +198,15 @@ def _budget_left(points: Points) -> Judged:
     )
 
 
+_LIMITS = {
+    "Gaps reduce the squared error of Top-K with Measures by up to 50 % (monotonic).": _TOP_K,
+    "Gaps reduce that of Sparse Vector with Measures by up to 50 % (monotonic).": _PLAIN,
+    "For general queries the reduction approaches 20 % (Top-K).": "top-k general",
+    "For general queries the reduction approaches 20 % (Sparse Vector).": "sparse-vector general",
+}
 _JUDGES: dict[int, dict[str, Callable[[Points], Judged]]] = {
     1: {
-        "Gaps reduce the squared error of Top-K with Measures by up to 50 % (monotonic).": partial(
-            _reduction, "top-k monotonic"
-        ),
-        "Gaps reduce that of Sparse Vector with Measures by up to 50 % (monotonic).": partial(
-            _reduction, _PLAIN
-        ),
-        "For general queries the reduction approaches 20 % (Top-K).": partial(
-            _reduction, "top-k general"
-        ),
-        "For general queries the reduction approaches 20 % (Sparse Vector).": partial(
-            _reduction, "sparse-vector general"
-        ),
+        **{statement: partial(_reduction, series) for statement, series in _LIMITS.items()},
         "Gaps help measurements after Adaptive Sparse Vector as well.": _adaptive_reduction,
     },
     2: {

@@ -90,9 +90,8 @@ def tasks(figures: tuple[int, ...], datasets: Sequence[Dataset]) -> Iterator[Tas
 
 def run(task: Task, runs: int, seed: np.random.SeedSequence) -> list[Result]:
     """The points of a task."""
-    if task.figures[0] in (1, 2):
-        return _reductions(task, runs, seed)
-    return list(_adaptivity(task, runs, seed))
+    points = _reductions if task.figures[0] in (1, 2) else _adaptivity
+    return list(points(task, runs, seed))
 
 
 def _parts(
@@ -113,23 +112,21 @@ def _parts(
 # Figures 1 and 2.
 
 
-_above = partial(MeasuredAbove, 0)
+_top_k, _above = partial(MeasuredTopK, method="paper"), partial(MeasuredAbove, 0, method="paper")
 
 _REDUCTIONS: dict[str, Callable[[int, str], MeasuredTopK | MeasuredAbove]] = {
-    "top-k monotonic": partial(MeasuredTopK, monotonic=True, method="paper"),
-    "top-k general": partial(MeasuredTopK, method="paper"),
-    "sparse-vector monotonic": partial(_above, monotonic=True, method="paper"),
-    "sparse-vector general": partial(_above, method="paper"),
-    "adaptive-sparse-vector monotonic": partial(
-        _above, monotonic=True, adaptive=True, method="paper"
-    ),
-    "adaptive-sparse-vector general": partial(_above, adaptive=True, method="paper"),
-    "top-k best": partial(MeasuredTopK, monotonic=True, method="ranked"),  # half of ε selects
+    "top-k monotonic": partial(_top_k, monotonic=True),
+    "top-k general": _top_k,
+    "sparse-vector monotonic": partial(_above, monotonic=True),
+    "sparse-vector general": _above,
+    "adaptive-sparse-vector monotonic": partial(_above, monotonic=True, adaptive=True),
+    "adaptive-sparse-vector general": partial(_above, adaptive=True),
+    "top-k best": partial(_top_k, monotonic=True, method="ranked"),  # half of ε selects
     "sparse-vector best": partial(_above, monotonic=True, method="best"),
 }
 
 
-def _reductions(task: Task, runs: int, seed: np.random.SeedSequence) -> list[Result]:
+def _reductions(task: Task, runs: int, seed: np.random.SeedSequence) -> Iterator[Result]:
     """The mean squared error of estimates against that of Laplace measurements alone."""
     pipeline = _REDUCTIONS[task.series](task.k, task.epsilon)
     parts = [_errors(pipeline, part) for part, _ in _parts(pipeline, task, runs, seed)]
@@ -138,11 +135,9 @@ def _reductions(task: Task, runs: int, seed: np.random.SeedSequence) -> list[Res
     theory = None
     if "best" not in task.series:
         theory = 100 * _expected_reduction(task, float(expected.sum() / known.sum()))
-    figure, less = task.figures[0], 100 * (1 - ratio)
+    (figure,), name, less = task.figures, task.dataset.name, 100 * (1 - ratio)
     x = task.k if figure == 1 else float(task.epsilon)
-    return [
-        Result(figure, task.dataset.name, task.series, x, less, 100 * error, theory, improved.size)
-    ]
+    yield Result(figure, name, task.series, x, less, 100 * error, theory, improved.size)
 
 
 _Errors = tuple[Floats, Floats, Floats, Floats]

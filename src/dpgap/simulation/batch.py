@@ -28,14 +28,7 @@ from dpgap.pipelines import paper
 from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.best import estimates_after_above, estimates_after_top_k
 from dpgap.pipelines.routes import JointRoute, PaperRoute, RankedRoute
-from dpgap.simulation.selections import (
-    Ranked,
-    Rng,
-    best_runs,
-    draw,
-    draw_shells,
-    sift_runs,
-)
+from dpgap.simulation.selections import Ranked, Rng, best_runs, draw, draw_shells, sift_runs
 
 # --------------------------------------------------------------------------------------------------
 # What many simulated runs look like: arrays, one row a run, or one entry an answer found.
@@ -231,14 +224,6 @@ def _answers_for(mechanism: Any, answers: ArrayLike) -> NDArray[Any]:
     return steps if base.grid is None else steps * Grid(base.grid).width
 
 
-def rank_for(
-    mechanism: NoisyTopK | JointTopK | HybridTopK | SparseVector, answers: ArrayLike
-) -> Ranked:
-    """The answers in whole steps, ranked, once the mechanism has accepted them."""
-    mechanism.prepare(answers, None)
-    return Ranked.of(Grid(mechanism.grid).steps(answers))
-
-
 # --------------------------------------------------------------------------------------------------
 # How a batch of runs is made: from a mechanism, its answers and a generator of random numbers.
 #
@@ -270,14 +255,13 @@ def batch_of(
         return program_runs(mechanism, answers)
     if isinstance(selection, NoisyHistogram):
         return _histogram(selection, answers)
-    ranked = rank_for(selection, answers)
-    if isinstance(selection, HybridTopK):
-        return _hybrid(selection, ranked)
+    selection.prepare(answers, None)
+    ranked = Ranked.of(Grid(selection.grid).steps(answers))
     if isinstance(mechanism, MeasuredTopK | MeasuredAbove):
         mechanism.measurement.require_room(ranked.answers)
+    if isinstance(mechanism, MeasuredTopK):
+        return measured_batch(mechanism, ranked)
     if not isinstance(selection, SparseVector):
-        if isinstance(mechanism, MeasuredTopK):
-            return measured_batch(mechanism, ranked)
         return _selecting(selection, ranked)
     own = _thresholds(selection, thresholds, runs)
     above = _above(selection, ranked, own, max_answers)
@@ -315,10 +299,12 @@ def _histogram(mechanism: NoisyHistogram, answers: ArrayLike) -> Batch:
     return batch
 
 
-def _selecting(mechanism: NoisyTopK | JointTopK, ranked: Ranked) -> Batch:
+def _selecting(mechanism: NoisyTopK | JointTopK | HybridTopK, ranked: Ranked) -> Batch:
     """Batches of runs of one selection."""
     if isinstance(mechanism, JointTopK):
         return _joint(mechanism, ranked)
+    if isinstance(mechanism, HybridTopK):
+        return _hybrid(mechanism, ranked)
     program = mechanism.in_steps()
     ranked = ranked.less(int(ranked.answers.max()))
     grid, last = Grid(mechanism.grid).width, min(program.k, ranked.size - 1)
@@ -447,12 +433,12 @@ def measure_top_k(
     measurements = measure(route.measurement, truth, rng)
     if isinstance(selected, JointRuns):
         order = np.argsort(-measurements, axis=1, kind="stable")
-        selected, truth, measurements = (
-            JointRuns(np.take_along_axis(selected.indices, order, axis=1), selected.leads),
+        indices = np.take_along_axis(selected.indices, order, axis=1)
+        selected, truth = (
+            JointRuns(indices, selected.leads),
             np.take_along_axis(truth, order, axis=1),
-            np.take_along_axis(measurements, order, axis=1),
         )
-        estimates = measurements
+        measurements = estimates = np.take_along_axis(measurements, order, axis=1)
         variances = np.full_like(estimates, route.measurement.variance(route.k))
     elif isinstance(route, PaperRoute):
         estimates, variances = paper.estimates_after_top_k(
