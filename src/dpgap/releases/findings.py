@@ -130,10 +130,14 @@ def _facts(release: Selected) -> Facts:
 
 def findings(release: Table) -> tuple[str, ...]:
     """The sentences about this release; none about an array of indices or values."""
+    own: Iterable[str]
     if isinstance(release, Total):
-        return (*cut_in_words(release), _total_in_words(release), *release.question.doubts())
+        low, high = release.interval()
+        names = release.question.doubts_of_names() if low <= 0 <= high else ()
+        own = (_total_in_words(release), *release.question.doubts(), *names)
+        return (*cut_in_words(release), *own)
     if isinstance(release, ReleasesByGroup):
-        own: Iterable[str] = (
+        own = (
             f"{printable(str(group))}: {' '.join(own_findings(answer))}"
             for group, answer in release.items()
         )
