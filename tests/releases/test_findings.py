@@ -232,7 +232,12 @@ def test_what_is_surely_above_and_what_is_not():
         "All three are surely above 6,000 (p = 0.024 for the least sure of them)."
     )
     weak = replace(release, evidence=Evidence((1.0, 2.0, 3.0), (SCALE,) * 3))
+    assert weak.findings[0] == "All three are surely above 6,000."
+    by_measuring = "Items with a large p are surely above the line by their measurements, not by p."
+    assert weak.findings[-1] == by_measuring
+    assert by_measuring not in release.findings
     unsure = replace(weak, **_measured(release, 6003, 6002, 6001))
+    assert by_measuring not in unsure.findings
     assert unsure.findings[0] == (
         "Little is sure here: it is not sure that any of the three is above 6,000, and their "
         "order is not sure."

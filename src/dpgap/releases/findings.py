@@ -233,6 +233,9 @@ def _general(release: Selected, facts: Facts) -> Iterator[str]:
         )
     if release.p_values is not None and not release.nobody_lost:
         yield "p: how often luck alone would put an outsider this far ahead."
+        sure, by_leads = facts.sure, facts.by_leads
+        if sure is not None and by_leads is not None and (sure & ~by_leads).any():
+            yield "Items with a large p are surely above the line by their measurements, not by p."
 
 
 def _nothing(release: Selected, facts: Facts) -> Iterator[str]:
