@@ -94,15 +94,20 @@ twins: .venv/.test
 # The oldest versions that pyproject.toml allows; a fresh `make test` takes the newest.
 OLDEST := .venv/oldest/bin/python
 ROOMS := budget cli data estimates exact interop mechanisms pipelines releases
-# DuckDB 1.5 cannot quote a name that has quotes, in frames of its own; they are refused.
+# DuckDB 1.5 cannot quote a name that has quotes, in frames of its own; they are refused. And of
+# a compressed file that is cut off it reads what is there.
 QUOTES := tests/data/test_counts.py::test_names_of_columns_and_files_may_hold_anything
+CUT := tests/cli/test_cli_malformed.py::test_malformed_input_is_refused_in_one_clear_message
+# Old packages call what newer ones will take away, and leave sockets open.
+WARNED := -W ignore::DeprecationWarning -W ignore::ResourceWarning
 
 oldest:
 	$(PYTHON) -m venv .venv/oldest
 	$(OLDEST) tests/oldest.py > .venv/oldest/versions.txt
 	$(OLDEST) -m pip install --quiet --disable-pip-version-check \
 		--constraint .venv/oldest/versions.txt --editable '.[test]'
-	$(OLDEST) -m pytest --numprocesses 2 --dist loadgroup $(ROOMS:%=tests/%) --deselect $(QUOTES)
+	$(OLDEST) -m pytest --numprocesses 2 --dist loadgroup $(WARNED) $(ROOMS:%=tests/%) \
+		--deselect $(QUOTES) --deselect '$(CUT)[file cut.jsonl.gz]'
 
 # The versions that come next: the newest that are allowed, with those before a release.
 newest:

@@ -1013,9 +1013,11 @@ class Question:
 
     def doubts_of_names(self) -> Iterator[str]:
         """Why all counts may be near 0 although the table is large."""
-        if not self.unknown:
+        if not (self.unknown or self.is_of_all):
             groups = "" if self.by is None else " and groups"
             yield f"If you expected more: write items{groups} exactly as they are in the table."
+        if self.where is not None:
+            yield "If you expected more: check the filter. It may keep no rows."
 
     def limits(self) -> list[str]:
         """What a unit adds at most, wherever it may have more: words that follow "each unit"."""

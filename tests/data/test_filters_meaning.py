@@ -270,6 +270,21 @@ def test_an_object_column_of_pandas_is_compared_value_by_value() -> None:
     assert _found(table, "not x = 7") == [[at for at in range(len(odd)) if at not in (0, 1, 2, 16)]]
 
 
+def test_pandas_reads_days_from_dates_and_times_whatever_the_type_of_their_column() -> None:
+    times = ["2024-01-30 23:59", "2024-01-31", "2024-01-31 23:59:59.999999999", "2024-02-01", None]
+    column = pandas.Series(pandas.to_datetime(times, format="ISO8601"))
+    texts = [
+        f"day(x, 'DD.MM.YYYY') {each}"
+        for each in ("= '2024-01-31'", "> '2024-01-31'", "!= '2024-01-31'", "is null")
+    ]
+    own = [each.floor("us").to_pydatetime() for each in column[:4]]
+    columns = [column, column.astype(object), pandas.Series([*own, "x"], dtype=object)]
+    columns += [column.dt.tz_localize("UTC"), column.dt.tz_localize("UTC").dt.tz_convert("+05:00")]
+    for each in columns:
+        table = pandas.DataFrame({"at": range(5), "x": each})
+        assert _found(table, *texts) == [[1, 2], [3], [0, 3], [4]]
+
+
 def test_the_columns_of_a_frame_are_left_as_they_were(tmp_path: Path) -> None:
     table = pyarrow.table({"dpgap_where_0_0": ["10", "9", "x"], "Dpgap_Where__": [1, 2, 3]})
     for home in HOMES.values():
@@ -299,7 +314,8 @@ REFUSED = {
     "nobdy is null or id = 1": "there is no column 'nobdy' in the table; it has ",
     "id = 1 and txt = 'x'": "there is no column 'txt' in the table (did you mean text?); it has ",
     "id like '1%'": "column 'id' must be text for day(…) and like",
-    "day(day, 'DD.MM.YYYY') = '2024-01-31'": "column 'day' must be text for day(…) and like",
+    "day(day, 'DD.MM.YYYY') = '2024-01-31'": "column 'day' holds dates: leave out day(…), as",
+    "day(zoned, 'DD.MM.YYYY') is null": "column 'zoned' holds dates: leave out day(…), as in col",
     "many is null": "column 'many' cannot be compared",
     "id between '1' and '2'": "column 'id' holds numbers: write 1 without quotes",
     "id = '10'": "column 'id' holds numbers: write 10 without quotes",

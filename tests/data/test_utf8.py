@@ -22,6 +22,8 @@ FRAMES: dict[str, Callable[[pyarrow.Table], Any]] = {
     "lazy Polars": lambda table: polars.from_arrow(table).lazy(),  # type: ignore[union-attr]
     "DuckDB": lambda table: duckdb.connect().from_arrow(table),
 }
+if pandas.__version__ < "3":  # its texts are Python's, which cannot hold such text
+    del FRAMES["pandas"]
 QUESTIONS: list[dict[str, Any]] = [
     {"domain": ["fig", "pea"]},
     {"domain": ["fig", "pea"], "max_items": 1},

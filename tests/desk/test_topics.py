@@ -107,6 +107,15 @@ def test_every_topic_is_planned_asked_shown_and_kept(
     assert release.epsilon == 4
 
 
+def test_what_is_read_off_a_histogram_is_expected_of_clear_winners_only(topics: Running) -> None:
+    said = {"topic": "bounded", "k": 2, "epsilon": "1/2", **SAID["bounded"]}
+    with topics.program("ann") as ann, topics.browser("ann") as browser:
+        rows = ann.post("/api/v1/datasets/sales/plan", json=said).json()["rows"]
+        page = browser.get("/data/sales", params=said).text
+    assert {row["close_error"] for row in rows} == {None}
+    assert "Both are for clear winners; in a close race they may be larger." in page
+
+
 @pytest.mark.parametrize("topic", ["people", "turnover"])
 def test_what_to_expect_is_what_the_release_then_says(topics: Running, topic: str) -> None:
     """Of a count or a total, whose error does not depend on what is found."""

@@ -33,6 +33,36 @@ def test_the_best_methods_error_in_a_close_race_is_that_of_ranking_after_a_look(
     assert row.close_error**2 / baseline(10) == pytest.approx(found.error, rel=0.06)
 
 
+@pytest.mark.parametrize(("k", "epsilon"), [(3, 1), (3, "0.2"), (10, 1), (30, "0.2")])
+@pytest.mark.parametrize("falls", [True, False])
+def test_no_interval_is_wider_than_planned_whichever_route_is_taken(
+    k: int, epsilon: Any, falls: bool
+) -> None:
+    counts = 2000 // np.arange(1, 201) if falls else np.full(200, 100)
+    options: Any = {"epsilon": epsilon, "monotonic": True}
+    stated: Any = {"counts": counts.tolist(), "items": counts.size}
+    row = dpgap.plan(k=k, method="best", **options).rows[0]
+    sized = dpgap.plan(k=k, method="best", **options, **stated).rows[0]
+    pipeline = dpgap.MeasuredTopK(k, **options)
+    assert row.half_width == max(route.expectation().half_width for route in pipeline.routes)
+    ends = np.array([pipeline.release(counts).interval(0.95) for _ in range(60)])
+    halves = (ends[..., 1] - ends[..., 0]) / 2
+    assert (halves <= row.half_width + 1).all()
+    # One in 20 may be wider. More than 14 of 60 are at most once in a million.
+    assert (halves.max(axis=1) > sized.half_width + 1).sum() <= 14
+
+
+def test_a_plan_reads_off_a_histogram_where_a_release_does() -> None:
+    """For "above", a release compares what measuring alone would be off by."""
+    options: Any = {"k": 10, "epsilon": 1, "monotonic": True, "select": "above"}
+    for reach in range(1, 30):
+        made = dpgap.plan(**options, max_items=reach)
+        alone = dpgap.plan(**options, method="best").rows[0].close_error
+        assert alone is not None
+        is_read_off = made["histogram"].error <= alone
+        assert (made["best"].half_width == made["histogram"].half_width) == is_read_off
+
+
 def test_the_error_planned_after_a_sparse_vector_is_met() -> None:
     plan = dpgap.plan(k=5, epsilon=EPSILON, method="best", monotonic=True, select="above")
     found = above(falling_counts(), 5, "best", seed=5)

@@ -232,7 +232,12 @@ def test_what_is_surely_above_and_what_is_not():
         "All three are surely above 6,000 (p = 0.024 for the least sure of them)."
     )
     weak = replace(release, evidence=Evidence((1.0, 2.0, 3.0), (SCALE,) * 3))
+    assert weak.findings[0] == "All three are surely above 6,000."
+    by_measuring = "Items with a large p are surely above the line by their measurements, not by p."
+    assert weak.findings[-1] == by_measuring
+    assert by_measuring not in release.findings
     unsure = replace(weak, **_measured(release, 6003, 6002, 6001))
+    assert by_measuring not in unsure.findings
     assert unsure.findings[0] == (
         "Little is sure here: it is not sure that any of the three is above 6,000, and their "
         "order is not sure."
@@ -409,3 +414,18 @@ def test_where_all_values_may_be_0_items_may_be_written_otherwise():
     with bits_are(InsecureSeededBits(3)):  # noise makes an order sure now and then
         assert expected in dpgap.top_k(sold, domain=["fig", "pea", "oat"], **asked).findings
         assert expected not in dpgap.top_k(sold, domain=[1, 2, 3], **asked).findings
+
+
+def test_a_filter_is_doubted_where_every_interval_includes_0():
+    """By released numbers alone: a filter that keeps no rows looks like one that keeps few."""
+    rows = [(f"u{each}", "fig", "Bern") for each in range(400)] + [("v", "pea", "Bern")]
+    table = polars.DataFrame(rows, schema=["who", "what", "city"], orient="row")
+    doubt = "If you expected more: check the filter. It may keep no rows."
+    known: Any = {"unit": "who", "item": "what", "domain": ["fig", "pea"], "k": 1, "epsilon": 1}
+    for where, is_doubted in (("city = 'Brn'", True), ("city = 'Bern'", False), (None, False)):
+        with bits_are(InsecureSeededBits(5)):
+            found = dpgap.top_k(table, **known, where=where)
+            number = dpgap.count(table, unit="who", epsilon=1, where=where)
+        for release in (found, number):
+            assert (doubt in release.findings) is is_doubted
+            assert _same_again(release) == release.findings

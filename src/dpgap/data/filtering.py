@@ -9,13 +9,14 @@ Every row is looked at by itself, and a comparison is true or false, never unkno
 - Text is compared with text by its code points, whatever the collation.
 - Whole numbers and decimals are compared exactly; floats, with the float nearest to the literal.
 - `day(column, 'DD.MM.YYYY')` reads days from text. Text in another form, and a day that the
-  calendar does not have, is no value.
+  calendar does not have, is no value. Columns of dates need no `day`, and are refused in it.
 - Dates and times are compared with text such as '2024-01-31' or '2024-01-31 12:00'. Where a column
   knows time zones, the literal is in UTC unless it says another: '2024-01-31 12:00+01:00'.
 
 Whether there is an error depends on the filter and the schema alone. The types of pandas follow the
 rows, so there each value is compared by itself, as what it is: numbers with numbers, quoted or not,
-short floats as long ones, dates with dates, and text as in columns of text.
+short floats as long ones, dates with dates, and text as in columns of text. There, `day` of a date
+or time is its day, in UTC if it has a zone.
 """
 
 import fnmatch
@@ -70,7 +71,10 @@ def keep(frame: Frame, filter: Filter, engine: Engine | None = None, decimal: st
         name, is_ordered = comparison.column, comparison.sign in ORDERS
         is_of_text = comparison.form is not None or "like" in comparison.sign
         if is_of_text and families[name] not in ("text", ANY):
-            raise filter.error_at(comparison, f"column {name!r} must be text for day(…) and like")
+            problem = "must be text for day(…) and like"
+            if families[name] in ("date", "zoned") and comparison.form is not None:
+                problem = "holds dates: leave out day(…), as in column >= '2024-01-31'"
+            raise filter.error_at(comparison, f"column {name!r} {problem}")
         for literal in () if is_of_text else comparison.literals:
             if problem := _misfit(literal, families[name], is_ordered=is_ordered):
                 raise filter.error_at(comparison, f"column {name!r} {problem}")
@@ -292,6 +296,9 @@ def _key(literal: Any, value: Any) -> Any:
     if literal is None:
         return text
     if isinstance(literal, str):
+        if literal != "like" and (moment := values.moment_of(value)):  # of times, the day in UTC
+            day = np.datetime64(moment[1] // values.NANOSECONDS["D"], "D")
+            return int("".join(str(day).rsplit("-", 2)))
         text = text if isinstance(value, str) else None
         return text if literal == "like" or text is None else day_of(text, literal)
     if literal is bool:

@@ -223,8 +223,7 @@ def _expectation(asked: Question, facts: PrivateCounts) -> Expectation:
         noise = NoisyHistogram(asked.epsilon, sensitivity=facts.sensitivity).error()
         found = Expectation.of(noise.variance, noise.variance, noise.half_width(0.95), 0)
     elif isinstance(pipeline, HistogramRoute | HybridRoute):
-        route = pipeline.expectation()
-        found = route._replace(close_error=route.error, selection_noise=0)
+        found = pipeline.expectation()._replace(selection_noise=0)
     else:
         found = _plan(asked, facts).rows[0]
     step = float(facts.step)

@@ -19,7 +19,6 @@ monotonic), and have intervals that hold after selection. What is above a thresh
 [2]
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY
@@ -136,12 +135,10 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
         return (self.route,) if self.looking is None else (self.route, *self.looking.routes)
 
     def expectation(self) -> Expectation:
-        """Which errors to expect: where it looks, of a set if winners are clear, else ranked."""
+        """Which errors to expect. After a look: of a clear set, and the largest of any route."""
         if self.looking is None:
             return self.route.expectation()
-        ranked, joint = self.looking.routes[:2]
-        close = math.sqrt(ranked.measurement.variance(self.k))
-        return joint.expectation()._replace(close_error=close)
+        return self.looking.expectation((1, 0, -1))
 
     def taken(self, prepared: Candidates) -> tuple[Any, tuple[Any, ...]]:
         looking, n = self.looking, prepared.size

@@ -5,6 +5,7 @@ it exactly on every route. The look is released too.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -18,7 +19,7 @@ from dpgap.exact.shells import ShellNoise
 from dpgap.mechanisms.joint import log_choose
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint
 from dpgap.mechanisms.mechanism import Claims
-from dpgap.pipelines.routes import JointRoute, RankedRoute
+from dpgap.pipelines.routes import Expectation, JointRoute, RankedRoute
 
 # --------------------------------------------------------------------------------------------------
 # What a look foretells: how many winners will be right if they are chosen as a set, or ranked.
@@ -313,8 +314,8 @@ class Rule:
         self.unit = float((1 if selection.monotonic else 2) * look.sensitivity / looking.epsilon)
         self._k, self._worth = selection.k, looking.terms.worth
         # What a look may be off by, spread evenly; and how far below 0 an answer surely is.
-        self._places = places_around(look.law(len(self.ranks)), _PLACES)
-        self._certain = _CERTAINLY * float(self._places.std())
+        self.places = places_around(look.law(len(self.ranks)), _PLACES)
+        self._certain = _CERTAINLY * float(self.places.std())
         self._set_rates = _CAUTION * np.array([*map(float, looking.terms.set_shares)])
         self._rank_rate = float(looking.terms.rank_share) / selection.k
         self._forecast = forecast(selection.k, n, self.ranks)
@@ -332,7 +333,7 @@ class Rule:
         lowest = looks.min(axis=1, keepdims=True)
         # Counts end at 0. Answers that are certainly below it end, as far as is known, here.
         end = np.where(lowest < -self._certain, lowest, 0.0)
-        around = ((looks - end)[:, None, :] - self._places) / self.unit
+        around = ((looks - end)[:, None, :] - self.places) / self.unit
         as_set, as_ranked = self._forecast.precisions(
             around.reshape(-1, len(self.ranks)), self._set_rates, self._rank_rate
         )
@@ -383,6 +384,13 @@ class LookFirst:
         whole: dict[str, Any] = {"monotonic": True} if own.monotonic else {}
         whole |= {"sensitivity": grid.up(own.sensitivity) * grid.step, "grid": own.grid}
         return cls(epsilon, kind(terms.look * epsilon, **whole), tuple(routes), terms)
+
+    def expectation(self, numbers: Sequence[int]) -> Expectation:
+        """Which errors to expect: of the first of these routes, and the largest of any of them."""
+        routes = [self.routes[number] for number in numbers]
+        most = min(routes, key=lambda route: route.measurement.epsilon).expectation()
+        first = routes[0].expectation()
+        return first._replace(close_error=most.close_error, half_width=most.half_width)
 
     @lru_cache(maxsize=64)  # noqa: B019 - parameters, and how many answers there are, are public
     def rule(self, n: int) -> Rule:

@@ -27,7 +27,7 @@ from dpgap.exact.reals import Floats
 from dpgap.mechanisms.histogram import NoisyHistogram, Wanted
 from dpgap.pipelines.arrays import Facts, MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.look_first import forecast
-from dpgap.pipelines.routes import Expectation, HistogramRoute, JointRoute, PaperRoute, RankedRoute
+from dpgap.pipelines.routes import Expectation, HistogramRoute
 from dpgap.question import ABOVE_METHODS, HISTOGRAM, METHODS, one_of, require_options, takes
 from dpgap.releases.release import Table
 
@@ -45,11 +45,10 @@ _LEAST_EPSILON = Fraction(1, 10**9)
 _DIGITS = 3
 
 
-def foreseen(
-    pipeline: MeasuredTopK, counts: Sizes, items: int | None
-) -> tuple[RankedRoute | JointRoute | PaperRoute, float]:
-    """The route that answers of this size would take, and the share of right winners there.
+def foreseen(pipeline: MeasuredTopK, counts: Sizes, items: int | None) -> tuple[Expectation, float]:
+    """The errors to expect of answers of this size, and the share of right winners.
 
+    Noise may lead a look to other routes: the error in a close race is the largest of all these.
     Not for the paper's method, which is not forecast.
     """
     n = positive_integer("items", items)
@@ -59,14 +58,16 @@ def foreseen(
         raise ValueError(f"items must be at most 2^60, not {n}")
     ranks, sizes = _by_rank(counts, n)
     seen, route = forecast(pipeline.k, n, ranks), pipeline.route
+    found = pipeline.expectation()
     if pipeline.looking is not None:
         rule = pipeline.looking.rule(n)
         looked = seen.counts_at(sizes[None], rule.ranks)
-        route = pipeline.looking.routes[int(rule.decide(looked)[0])]
+        numbers = rule.decide(np.concatenate([looked, looked + rule.places])).tolist()
+        route, found = pipeline.looking.routes[numbers[0]], pipeline.looking.expectation(numbers)
     looks = sizes[None] / (float(pipeline.sensitivity) * (1 if pipeline.monotonic else 2))
     epsilon = float(route.selection.epsilon)
     as_set, ranked = seen.precisions(looks, np.array([epsilon]), epsilon / pipeline.k)
-    return route, float(as_set[0, 0] if route.name == "joint" else ranked[0])
+    return found, float(as_set[0, 0] if route.name == "joint" else ranked[0])
 
 
 def _by_rank(counts: Sizes, n: int) -> tuple[tuple[int, ...], Floats]:
@@ -118,9 +119,10 @@ class Expected:
 
     `error` is the root of the mean squared error of each estimate where winners are clear, and
     `close_error` where they are hard to tell from losers: None where it may be anything. The
-    `half_width` is that of a 95 % interval of clear winners. Answers are compared with noise of the
-    standard deviation `selection_noise`. `precision` is the share of winners that will be right,
-    where sizes were stated.
+    `half_width` is that of the widest 95 % interval that a release may have; where there is no
+    `close_error`, that of clear winners. Answers are compared with noise of the standard deviation
+    `selection_noise`. `precision` is the share of winners that will be right, where sizes were
+    stated.
     """
 
     method: str
@@ -188,7 +190,8 @@ class Plan(Table):
             )
         return (
             f"For k = {self.k}, {kind}{split} ({self.select}). Errors are standard errors of each "
-            f"estimate: where winners are clear, and in a close race.{told} Nothing has been spent."
+            "estimate: where winners are clear, and in a close race. 95% ± is the widest interval "
+            f"in both; where close race is empty, of clear winners.{told} Nothing has been spent."
         )
 
     def columns(self) -> dict[str, Sequence[Any]]:
@@ -233,7 +236,7 @@ def plan(
     epsilon
         The privacy budget ε for selecting and measuring together.
     error
-        Instead: the standard error wanted of each estimate.
+        Instead: the standard error wanted of each estimate, where winners are clear.
     method
         A method of `dpgap.measured_top_k` or `dpgap.measured_above`, or "baseline" (Laplace
         measurement with half of ε, gaps ignored); all of them unless said.
@@ -254,7 +257,7 @@ def plan(
 
     >>> print(plan(k=10, epsilon=0.7, monotonic=True))  # doctest: +ELLIPSIS
       method    ε  error  close race  95% ±  selection noise
-        best  0.7    9.1        16.2   18.1             19.0
+        best  0.7    9.1        16.2   32.2             19.0
        joint  0.7    9.7         9.7   19.3             11.4
       ranked  0.7   14.2        14.6   28.9             28.6
        paper  0.7   30.0               62.1             40.4
@@ -293,17 +296,17 @@ def plan(
                 else MeasuredAbove(0, count, whole, adaptive=adaptive, **own)
             )
             found = made.expectation()
+            if name == "best" and reach is not None and split is None:
+                read_off = expected(HISTOGRAM, whole)  # as a release chooses, whatever the counts
+                if read_off.error <= ((not top and found.close_error) or found.error):
+                    return replace(read_off, method=name)
             if name == BASELINE:  # gaps are ignored
                 alone = math.sqrt(made.measurement.variance(count))
                 half = made.measurement.half_width(count, 0.95)
                 found = Expectation(alone, alone, half, found.selection_noise)
             elif counts is not None and name != "paper" and isinstance(made, MeasuredTopK):
-                route, precision = foreseen(made, counts, items)
-                found = route.expectation()
-        row = Expected(name, whole, *found, precision)
-        if name == "best" and reach is not None and split is None:
-            row = min(expected(HISTOGRAM, whole), row, key=lambda each: each.error)
-        return replace(row, method=name)
+                found, precision = foreseen(made, counts, items)
+        return Expected(name, whole, *found, precision)
 
     rows = []
     for name in methods:

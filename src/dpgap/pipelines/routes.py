@@ -122,7 +122,7 @@ class Expectation(NamedTuple):
     close_error: float | None
     """The same where winners are hard to tell from losers; None where it may be anything."""
     half_width: float
-    """Half the width of a 95 % interval, winners being clear."""
+    """Half the width of a 95 % interval; of clear winners only, if there is no `close_error`."""
     selection_noise: float
     """The deviation of the noise on what is compared: answers, or the margin between two sets."""
 

@@ -130,10 +130,14 @@ def _facts(release: Selected) -> Facts:
 
 def findings(release: Table) -> tuple[str, ...]:
     """The sentences about this release; none about an array of indices or values."""
+    own: Iterable[str]
     if isinstance(release, Total):
-        return (*cut_in_words(release), _total_in_words(release), *release.question.doubts())
+        low, high = release.interval()
+        names = release.question.doubts_of_names() if low <= 0 <= high else ()
+        own = (_total_in_words(release), *release.question.doubts(), *names)
+        return (*cut_in_words(release), *own)
     if isinstance(release, ReleasesByGroup):
-        own: Iterable[str] = (
+        own = (
             f"{printable(str(group))}: {' '.join(own_findings(answer))}"
             for group, answer in release.items()
         )
@@ -229,6 +233,9 @@ def _general(release: Selected, facts: Facts) -> Iterator[str]:
         )
     if release.p_values is not None and not release.nobody_lost:
         yield "p: how often luck alone would put an outsider this far ahead."
+        sure, by_leads = facts.sure, facts.by_leads
+        if sure is not None and by_leads is not None and (sure & ~by_leads).any():
+            yield "Items with a large p are surely above the line by their measurements, not by p."
 
 
 def _nothing(release: Selected, facts: Facts) -> Iterator[str]:
