@@ -368,7 +368,7 @@ def opening(
 ) -> Entry:
     """The first entry of a book; "facts" in `extra` state the table that it is for."""
     stated: dict[str, Any] = {"version": version, "extra": extra or {}, **author._asdict()}
-    stated["bound"] = 0 if extra and "facts" in extra else None
+    stated["bound"] = 0 if "facts" in stated["extra"] else None
     amounts = total, total, NOTHING, NOTHING
     return Entry(dataset, 0, CREATE, None, *amounts, purpose="", previous="", **stated).sealed()
 
@@ -471,11 +471,6 @@ def _close(balance: Balance, _: Entry) -> dict[str, Any]:
     return {"closed": True}
 
 
-def _allow(_: Balance, asked: Entry) -> dict[str, Any]:
-    """Say how much of the total a person may spend, what is spent included."""
-    return {"allowance": asked.charge}
-
-
 def _bind(_: Balance, asked: Entry) -> dict[str, Any]:
     """State, in "facts" of `extra` and from now on, the table that the budget is for."""
     if "facts" not in asked.extra:
@@ -547,7 +542,8 @@ _KINDS = {
     RAISE: Kind(("charge",), _set_total),
     LOWER: Kind(("charge",), _set_total),
     CLOSE: Kind((), _close),
-    ALLOW: Kind(("charge",), _allow),
+    # How much of the total a person may spend, what is spent included.
+    ALLOW: Kind(("charge",), lambda _, asked: {"allowance": asked.charge}),
     BIND: Kind(("extra",), _bind),
     RENEW: Kind(("period",), _renew),
     NEW_PERIOD: Kind((), _new_period),
@@ -619,15 +615,13 @@ class _Replay:
 
     def could_make(self, entry: Entry) -> bool:
         """Whether the entry is the one that its kind makes from the one before it."""
-        if entry.key in self.keys:
-            return False
         try:
             made = self._made_again(entry)
         except (BudgetExhausted, ValueError, KeyError, TypeError):
             return False
         if self.last is not None:  # a break in the chain was told already
             made = replace(made, number=entry.number, previous=entry.previous)
-        return entry == replace(made, hash=entry.hash)
+        return entry.key not in self.keys and entry == replace(made, hash=entry.hash)
 
     def follow(self, entry: Entry) -> None:
         if self.last is None and not self.first:
@@ -637,20 +631,9 @@ class _Replay:
             self.people[entry.person] = entry
         if entry.key is not None:
             self.keys.add(entry.key)
+        self.waiting.pop(entry.reservation, None)
         if entry.kind == RESERVE:
             self.waiting[entry.number] = entry
-        elif entry.reservation is not None:
-            self.waiting.pop(entry.reservation, None)
-
-    def _mine(self, last: Entry, entry: Entry) -> Entry | None:
-        """The last entry of the same person; in a part of a book, what it must have been."""
-        if not (self.first and entry.person) or entry.person in self.people:
-            return self.people.get(entry.person)
-        added = entry.charge if entry.kind == RESERVE else NOTHING
-        spent = entry.person_spent - added
-        if not NOTHING.fits(spent):
-            raise ValueError("nobody has spent less than nothing")
-        return replace(last, person_spent=spent, allowance=entry.allowance)
 
     def _made_again(self, entry: Entry) -> Entry:
         author, last = Author(*(getattr(entry, name) for name in Author._fields)), self.last
@@ -658,7 +641,13 @@ class _Replay:
             return opening(entry.dataset, entry.granted, author, entry.extra, entry.version)
         if last.version == FIRST and entry.kind not in _FIRST_KINDS:
             raise ValueError("the first version knew no such entries")
-        balance, ended = Balance(last, self._mine(last, entry)), entry.reservation
+        mine, ended = self.people.get(entry.person), entry.reservation
+        if mine is None and self.first and entry.person:  # in a part of a book: what it must be
+            added = entry.charge if entry.kind == RESERVE else NOTHING
+            spent = entry.person_spent - added
+            if not NOTHING.fits(spent):
+                raise ValueError("nobody has spent less than nothing")
+            mine = replace(last, person_spent=spent, allowance=entry.allowance)
         endings = () if ended is None else (self.waiting[ended],)
         stated = {name: getattr(entry, name) for name in _KINDS[entry.kind].stated}
-        return following(balance, entry.kind, author, *endings, **stated)
+        return following(Balance(last, mine), entry.kind, author, *endings, **stated)

@@ -252,7 +252,7 @@ class Ledger:
         self, rows: Rows, dataset: str, person: str, **wanted: Any
     ) -> tuple[Balance, list[Entry]]:
         """The balance of a book for a person, and all entries that were found on the way."""
-        found = rows.require(dataset, person, **wanted)
+        found = rows.require(dataset, person=person, **wanted)
         mine = [entry for entry in found if person and entry.person == person]
         return Balance(found[-1], mine[-1] if mine else None), found
 
@@ -533,17 +533,16 @@ class LedgerReservation:
             spent = min(rounded_up(spent), reserved.epsilon)
         with ledger._store.writing(name) as rows:
             balance, found = ledger._balance(rows, name, person, number=reservation.number)
-            if reservation.hash not in [each.hash for each in found]:
+            if reservation.hash not in (each.hash for each in found):
                 raise LedgerError(f"{ledger._store.where} was rewritten: it has lost a reservation")
             extra: dict[str, Any] = {}
+            kept = None
             if document is not None:
                 extra = {"document": hash_of(document), "length": len(document)}
+                number, identity = balance.last.number + 1, reservation.extra.get("identity")
+                kept = Document(number, identity, document)
             author = ledger._author(person, self.reason, self.actor or reservation.actor)
             # How long drawing took is private: the book has the time of the charge alone.
             author = author._replace(at=reservation.at)
             stated = {"charge": Amount(spent, reserved.delta), "extra": extra}
-            entry = following(balance, SETTLE, author, reservation, **stated)
-            kept = None
-            if document is not None:
-                kept = Document(entry.number, reservation.extra.get("identity"), document)
-            rows.append(entry, kept)
+            rows.append(following(balance, SETTLE, author, reservation, **stated), kept)

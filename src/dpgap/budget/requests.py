@@ -213,7 +213,15 @@ def refuse_contradiction(dataset: str, stated: Facts | None, asked: Facts | None
                 f"the budget of data set {dataset!r} is for the {name} {said!r}, and this release "
                 f"has the {name} {wanted!r}: {_MEND}"
             )
-    _refuse_other_columns(dataset, stated.get("columns"), asked.get("columns"))
+    families, own = (dict(facts.get("columns") or ()) for facts in (stated, asked))
+    untold = {name for name in families.keys() & own.keys() if ANY in (families[name], own[name])}
+    said, wanted = ({it for it in each.items() if it[0] not in untold} for each in (families, own))
+    if families and own and said != wanted:
+        raise RefusedRequest(
+            f"the budget of data set {dataset!r} is for a table with other columns. Only in that "
+            f"table: {_listed(said - wanted)}. Only in the table of this release: "
+            f"{_listed(wanted - said)}. So {_MEND}"
+        )
 
 
 def _is_same_table(stated: str, asked: str) -> bool:
@@ -222,19 +230,6 @@ def _is_same_table(stated: str, asked: str) -> bool:
     if "://" in asked:
         name = dict(parse_qsl(urlsplit(asked).query)).get("table", "")
     return stated == asked or ("/" not in stated and stated == name)
-
-
-def _refuse_other_columns(dataset: str, stated: Any, asked: Any) -> None:
-    families, own = dict(stated or ()), dict(asked or ())
-    untold = {name for name in families.keys() & own.keys() if ANY in (families[name], own[name])}
-    said = {each for each in families.items() if each[0] not in untold}
-    wanted = {each for each in own.items() if each[0] not in untold}
-    if stated and asked and said != wanted:
-        raise RefusedRequest(
-            f"the budget of data set {dataset!r} is for a table with other columns. Only in that "
-            f"table: {_listed(said - wanted)}. Only in the table of this release: "
-            f"{_listed(wanted - said)}. So {_MEND}"
-        )
 
 
 def _listed(columns: set[tuple[str, str]]) -> str:
@@ -319,10 +314,10 @@ def document_of(rows: Rows, dataset: str, **wanted: Any) -> str | None:
     if kept is None:
         return None
     settlement = rows.entry(dataset, number=kept.number)
-    ended = None if settlement is None else settlement.reservation
+    ended = getattr(settlement, "reservation", None)
     reservation = None if ended is None else rows.entry(dataset, number=ended)
-    is_sealed = all(it is not None and it.hash == it.seal() for it in (settlement, reservation))
-    if settlement is None or not is_sealed or not _matches(kept, settlement, reservation):
+    is_sealed = all(it and it.hash == it.seal() for it in (settlement, reservation))
+    if not (settlement and is_sealed and _matches(kept, settlement, reservation)):
         raise LedgerError(
             f"the document of entry {kept.number} does not agree with the entry that paid for it: "
             "it is not shown, see `verify`"
@@ -335,14 +330,11 @@ def documents_of(store: Store, dataset: str, first: int = 0) -> Iterator[Documen
 
     A few are read at a time: who writes to SQLite waits for whoever reads.
     """
-    after = first - 1
-    while True:
+    several = [Document(first - 1, None, "")]
+    while several:
         with store.reading() as rows:
-            several = rows.documents(dataset, after, _AT_ONCE)
-        if not several:
-            return
+            several = rows.documents(dataset, several[-1].number, _AT_ONCE)
         yield from several
-        after = several[-1].number
 
 
 def edited_documents(
@@ -397,9 +389,8 @@ def _matches(kept: Document, settlement: Entry, reservation: Entry | None) -> bo
         return False
 
 
-def reference_of(reservation: Entry) -> dict[str, Any]:
-    """How a release names the entry that paid for it."""
-    entry = reservation
+def reference_of(entry: Entry) -> dict[str, Any]:
+    """How a release names the reservation that paid for it."""
     return {"dataset": entry.dataset, "entry": entry.number, "hash": entry.hash}
 
 

@@ -321,28 +321,19 @@ class Rows:
             found = found.where(entry[name].in_(values))
         return sorted(self._read(found), key=lambda entry: entry.number)
 
-    def find(
-        self,
-        dataset: str,
-        person: str = "",
-        key: str | None = None,
-        number: int | None = None,
-        identity: str | None = None,
-    ) -> list[Entry]:
-        """The last entry, the last of a person, that with a key and that with a number, if any.
+    def find(self, dataset: str, **wanted: Any) -> list[Entry]:
+        """The last entry; also the last of a `person`, that with a `key` and that with a `number`.
 
         With an `identity`, a hash, also the last reservation that asked this question. They come in
         the order of their numbers, in one question to the database.
         """
-        sought = {"person": person or None, "key": key, "number": number, "identity": identity}
-        given = {
-            name: it for name, it in sought.items() if it is not None and name in self._table.c
-        }
+        known = {it: wanted[it] for it in wanted if it in self._table.c}  # older layouts lack some
+        given = {name: it for name, it in known.items() if it not in (None, "")}
         return self._read(_finding(self.layout, tuple(given)), {"dataset": dataset, **given})
 
-    def require(self, dataset: str, person: str = "", **wanted: Any) -> list[Entry]:
+    def require(self, dataset: str, **wanted: Any) -> list[Entry]:
         """What `find` finds. The last entry must be there and match its hash."""
-        found = self.find(dataset, person, **wanted)
+        found = self.find(dataset, **wanted)
         if not found:
             raise LedgerError(
                 f"the ledger {self._where} has no data set {dataset!r}: make it with "
@@ -427,7 +418,7 @@ class Rows:
 
         If the entry could not be read again, nothing is written.
         """
-        row = _row(entry)
+        row = _row(entry, entry.body())
         try:
             read_entry(entry.version, row["body"], entry.hash)
         except UnreadableEntry:
@@ -632,7 +623,7 @@ def _migrate(connection: sql.Connection, rows: Rows, author: Author) -> list[Ent
     for book in books:
         last, archived = Balance(book[-1]), rows.archived(book[-1].dataset)
         said.append(following(last, MIGRATE, author, version=THIRD, archived=archived))
-        connection.execute(_ENTRIES.insert(), [_row(entry) for entry in (*book, said[-1])])
+        connection.execute(_ENTRIES.insert(), [_row(it, it.body()) for it in (*book, said[-1])])
     return said
 
 
@@ -659,16 +650,10 @@ _CLOCKS = {
 }
 
 
-def _row(entry: Entry) -> dict[str, Any]:
-    return _copies(entry) | {"body": entry.body(), "hash": entry.hash}
-
-
-def _copies(entry: Entry) -> dict[str, Any]:
-    """The columns that say what the body says."""
-    return {
-        name: entry.extra.get(name) if name in ("identity", "length") else getattr(entry, name)
-        for name in _ENTRIES.c.keys()[:-2]
-    }
+def _row(entry: Entry, body: str) -> dict[str, Any]:
+    """The columns of an entry: its body, its hash, and some that say what the body says."""
+    names = [column.name for column in _ENTRIES.c]
+    return {it: getattr(entry, it, entry.extra.get(it)) for it in names} | {"body": body}
 
 
 def _entry(row: sql.Row[Any], layout: int) -> Entry:
@@ -677,7 +662,7 @@ def _entry(row: sql.Row[Any], layout: int) -> Entry:
         if layout == FIRST:
             return read_entry(FIRST, json.dumps(list(row)[:-1]), row.hash)
         entry = read_entry(row.version, row.body, row.hash)
-        copies = _copies(entry)
+        copies = _row(entry, row.body)
         if any(copies.get(name, said) != said for name, said in row._mapping.items()):
             raise UnreadableEntry("was edited: its columns do not say what its body says")
     except UnreadableEntry as error:

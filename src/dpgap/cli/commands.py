@@ -165,7 +165,7 @@ def message_of(error: BaseException) -> str:
 
 def _is_ours(kind: type[BaseException]) -> bool:
     """Whether it is an error or a warning of dpgap, whose words quote no data."""
-    return kind.__module__.startswith("dpgap")
+    return kind.__module__.partition(".")[0] == "dpgap"
 
 
 # --------------------------------------------------------------------------------------------------

@@ -412,7 +412,7 @@ class _FileReader:
         for name, token in every:
             if (owner := owners.setdefault(token, name)) != name:
                 line = line_of(("people", owner, "tokens"), self.lines)
-                words = f"has a token that people.{owner}.tokens has on line {line}: share none"
+                words = f"has a token of people.{owner}.tokens (line {line}): a token has one owner"
                 self._fault(("people", name, "tokens"), words)
 
     def _require_one_archive(self, datasets: Mapping[str, ListedData]) -> None:

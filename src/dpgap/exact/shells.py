@@ -21,7 +21,7 @@ variances and tails in closed form.
 import itertools
 import math
 from abc import abstractmethod
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -82,9 +82,18 @@ class ShellNoise(Decay):
         """P(the largest of `count` values' noises, up or down, > x), in scales."""
 
     @property
-    @abstractmethod
     def value_variance(self) -> float:
-        """The variance of one value's noise, in steps."""
+        """The variance of one value's noise, in steps: from E h², which two uniform numbers halve.
+
+        With many shells the sum is an integral, up to (scale/2π)^−dimension.
+        """
+        shells = self._shells()
+        if shells is None:
+            square = (self.dimension + 1) * (self.dimension + 2) * float(self.scale) ** 2
+        else:
+            half, weights = shells
+            square = float(weights @ half**2)
+        return max(square - self.first**2, 0.0) * (1 - self.correlation) / 3
 
     @abstractmethod
     def value_tail(self, step: int) -> float:
@@ -93,13 +102,10 @@ class ShellNoise(Decay):
     def value_half_width(self, level: float) -> int:
         """The fewest steps that one value's noise stays within, with confidence `level`."""
         allowed = 1 - confidence_level(level)
-        low, high = -1, 1
+        high = 1
         while self.value_tail(high) > allowed:
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.value_tail(middle) <= allowed else (middle, high)
-        return high
+            high *= 2
+        return bisect_left(range(high), True, key=lambda step: self.value_tail(step) <= allowed)
 
     @lru_cache(maxsize=8)  # noqa: B019 - laws are small values, and a search asks one many times
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
@@ -115,14 +121,6 @@ class ShellNoise(Decay):
         weights: Floats = np.exp(logs - logs.max())
         weights /= weights.sum()
         return half, weights
-
-    def _mean_square(self) -> float:
-        """E h². With many shells the sum is an integral, up to (scale/2π)^−dimension."""
-        shells = self._shells()
-        if shells is None:
-            return (self.dimension + 1) * (self.dimension + 2) * float(self.scale) ** 2
-        half, weights = shells
-        return float(weights @ half**2)
 
     def _beyond(self, distance: float, power: int) -> float:
         """E (1 − distance/h)^power over the shells that reach beyond `distance`."""
@@ -169,10 +167,6 @@ class HullNoise(ShellNoise):
         near = 2 * (ends**power - b**power) / power
         return 1 - float(weights @ (near + np.abs(1 - 2 * b) * ends**count))
 
-    @property
-    def value_variance(self) -> float:
-        return max(self._mean_square() - 1, 0.0) / 6
-
     def value_tail(self, step: int) -> float:
         """The difference of two numbers from 0..h−1 is beyond `step` in (h−s)(h−s−1)/h² cases."""
         if step < 0:
@@ -207,10 +201,6 @@ class CubeNoise(ShellNoise):
 
     def farthest_tail(self, count: int, x: float) -> float:
         return gamma_tail(count, x)
-
-    @property
-    def value_variance(self) -> float:
-        return max(self._mean_square() - 0.25, 0.0) / 3
 
     def value_tail(self, step: int) -> float:
         """A number from −R..R is beyond `step` in 2(R−s) of 2R+1 = 2h cases."""

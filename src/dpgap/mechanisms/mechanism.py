@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dpgap.budget.account import Account, Request, pay
 from dpgap.data.private_counts import (
@@ -68,11 +68,12 @@ class Winners(NamedTuple):
         return told
 
 
-def gaps_of(leads: Integers, width: float) -> Floats:
-    """The gap from each winner to the next, from leads in steps over one that lost."""
+def gaps_of(leads: NDArray[Any], width: float) -> Floats:
+    """The gap from each winner to the next, from leads in steps; of many runs, every row is one."""
     gaps = leads.copy()
-    gaps[:-1] -= leads[1:]
-    return np.multiply(gaps, width, dtype=np.float64)
+    gaps[..., :-1] -= leads[..., 1:]
+    in_units: Floats = np.multiply(gaps, width, dtype=np.float64)
+    return in_units
 
 
 class Claims(Protocol):

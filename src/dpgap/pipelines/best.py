@@ -19,6 +19,7 @@ from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import remembered
 from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.measuring import Joint
+from dpgap.mechanisms.mechanism import gaps_of
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
 
@@ -30,13 +31,13 @@ def estimates_after_top_k(
     k, grid = selection.k, Grid(selection.grid).width
     if k == 1:  # one lead over an unknown line says nothing
         return Estimates(measurements, np.full_like(measurements, measurement.variance(1)))
-    scales, (own, shared) = _scales_of_leads(selection), _parts(measurement, k)
+    scales = _scales(float(selection.in_steps().law.scale) * grid, grid)
+    own, shared = _parts(measurement, k)
     if leads.shape[1] < k:  # with no loser nobody was selected, and least squares is right
         # Leads are floored.
         selecting = (selection.in_steps().law.floor_variance + 1 / 12) * grid**2
         ratio = selecting / own**2
-        gaps = leads.copy()
-        gaps[:, :-1] -= leads[:, 1:]
+        gaps = gaps_of(leads, 1.0)
         gaps[:, -1] += grid / 2  # floored leads over the last winner, whose own is exact
         variance = measurement.variance(k)
         alone, part = variance * (1 - measurement.law(k).correlation), ratio / (1 + ratio)
@@ -44,12 +45,6 @@ def estimates_after_top_k(
         variances = np.full_like(measurements, variance - contrast * (k - 1) / k)
         return Estimates(blue(measurements, gaps, ratio), variances)
     return after_selection(measurements, leads + grid / 2, scales, own, UnknownLine(shared))
-
-
-@remembered  # mechanisms are public
-def _scales_of_leads(selection: NoisyTopK) -> Floats:
-    grid = Grid(selection.grid).width
-    return _scales(float(selection.in_steps().law.scale) * grid, grid)
 
 
 def estimates_after_above(
@@ -83,7 +78,7 @@ def estimates_after_above(
     return Estimates(found.means + margins, found.variances)
 
 
-@remembered
+@remembered  # mechanisms are public
 def _parts(measurement: Joint, count: int) -> tuple[float, float]:
     """The deviations of a measurement's own error and of what all of them share."""
     variance, law = measurement.variance(count), measurement.law_in_steps(count)
