@@ -541,8 +541,8 @@ class Reading(TypedDict, total=False):
     """How neighbouring tables differ, and how a file is read.
 
     neighbours
-        What privacy hides: "add-or-remove" that a unit is there at all; "replace", which of two
-        units it is, for twice the noise.
+        What privacy hides. "add-or-remove": whether a unit is in the table. "replace": which of
+        two units it is, with twice the noise.
     encoding
         How the text of a CSV file is encoded, unless it is UTF-8: "latin-1", "cp1252" or "utf-16".
         If it is stated, "utf-8" too, text that cannot be decoded is no value in its field.
@@ -590,15 +590,14 @@ class Cutting(TypedDict, total=False):
         items, "items.parquet:column", or a frame of one column. None: whatever items there are;
         that needs `delta` and `max_items`.
     max_items
-        The most items that a unit counts for; those beyond are dropped, by a secret order. Where it
-        is small, noise is smaller too; where units have many items, counts shrink. With `by` it is
-        the most pairs of group and item.
+        The most items that a unit counts for; if it has more, some of them are drawn at random. The
+        smaller it is, the less noise there is; but if units have more items, counts are too low.
+        With `by` it is the most pairs of group and item.
     groups
         The public groups, in the order of the answer.
     max_groups
-        The most groups that a unit counts in, others are dropped; `by` needs it, unless the unit is
-        a row. 1: each unit counts in one group only, drawn at random. More than one divides ε among
-        them.
+        The most groups that a unit counts in; `by` needs it, unless the unit is a row. 1: each unit
+        counts in one group only, drawn at random. More than one divides ε among them.
     sum
         The column whose amounts are added up, instead of counting units.
     at_most

@@ -314,8 +314,8 @@ def test_an_allowance_without_a_delta_keeps_it_and_at_first_has_the_share_of_eps
 
 QUOTAS = {
     "'ann' may ask 2 questions of data set 'sales' in a day, and has asked 2": Quota(2, 99, 99),
-    "answers to 'ann' may take 2e-05 MB of the archive .*, and take 2e-05 MB": Quota(9, 20, 99),
-    "the archive of data set 'sales' may have 2e-05 MB, and has 2e-05 MB": Quota(9, 99, 20),
+    "answers to 'ann' may take 2e-05 MB of the archive .* They take 2e-05 MB now": Quota(9, 20, 99),
+    "the archive of data set 'sales' may take 2e-05 MB, and takes 2e-05 MB now": Quota(9, 99, 20),
 }
 
 

@@ -136,7 +136,7 @@ def test_an_allowance_that_differs_from_the_ledger_is_said_at_the_start(tmp_path
     path.write_text(FILE + people.format("3"))
     ann, bob = _dpgap(str(path), "--check").stderr.splitlines()
     assert ann.startswith(
-        "dpgap: note: datasets.sales.people has ε = 3 for 'ann', but the ledger has ε = 2"
+        "dpgap: note: datasets.sales.people gives 'ann' ε = 3, but the ledger gives ε = 2"
     )
     assert "dpgap ledger allow --dataset sales --person ann --epsilon" in ann
     assert "has \"all\" for 'bob', but the ledger has ε = 7" in bob

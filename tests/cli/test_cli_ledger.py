@@ -281,14 +281,14 @@ def test_a_budget_is_not_unbound_by_what_is_left_out() -> None:
     words = ["ledger", "bind", *BUDGET, *WHY]
     refused = _refusal(*words, "--unit", "who")
     table = str(Path("sold.csv").resolve())
-    again = "state it again, or let go of it with --unbind"
+    again = "state it again, or drop it with --unbind"
     assert f"the budget is for --table {table}: {again}" in refused
     assert f"the budget is for --unit who: {again}" in _refusal(*words, "--table", "sold.csv")
     assert Ledger("budget.db").account("sales").facts["table"] == table
     unbound = CliRunner().invoke(app, [*words, "--unit", "who", "--unbind"])
     assert (unbound.exit_code, unbound.stderr) == (
         0,
-        f"dpgap: note: the budget is not for --table {table} any more: others are paid for, too\n",
+        f"dpgap: note: the budget is no longer for --table {table} only: it pays for others, too\n",
     )
     assert Ledger("budget.db").account("sales").facts["table"] is None
 

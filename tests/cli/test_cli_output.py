@@ -54,7 +54,7 @@ def _kept(folder: Path) -> dict[str, Any]:
     assert dpgap.read_release(file.read_bytes()).to_dict().items() <= content.items()
     shown = _ask("show", str(file))
     assert shown.exit_code == 0
-    assert ("was not looked up" in shown.stderr) == ("ledger" in content["made"])
+    assert ("was not checked" in shown.stderr) == ("ledger" in content["made"])
     assert "ε spent 1" in shown.stdout
     assert content["items"][0]["item"] in ("fig", "pea")
     assert "ε = 1" in content["guarantee"]

@@ -38,7 +38,7 @@ def test_every_kind_of_release_is_shown_in_every_output(name: str, folder: Path)
     paid = release.made.ledger
     note = "" if paid is None else f"entry {paid.entry} of data set {paid.dataset!r} paid for it"
     assert note in result.stderr
-    assert ("That was not looked up" in result.stderr) == bool(result.stderr) == bool(note)
+    assert ("That was not checked" in result.stderr) == bool(result.stderr) == bool(note)
     words = " ".join(result.stdout.split())
     assert "ε spent" in words
     assert release.guarantee in words

@@ -173,8 +173,8 @@ def test_a_second_budget_for_a_table_must_be_meant(tmp_path: Path) -> None:
     both = GOOD + SECOND
     line = both.splitlines().index("[datasets.survey]") + 1
     (tmp_path / "desk.toml").write_text(both, encoding="utf-8")
-    words = "data set 'sales' has a budget for the same table and unit, and the ε of both add up"
-    mend = "for the same people: use it, or state beside='sales' to confirm this"
+    words = "data set 'sales' has a budget for the same table and unit, and what two budgets"
+    mend = "pay for adds up: use that one, or state beside='sales' if you want two"
     with pytest.raises(FileFaults) as caught:
         check_desk(read_stewards_file(tmp_path / "desk.toml"))
     assert caught.value.lines[0].endswith(f"line {line}: datasets.survey: {words} {mend}")
@@ -219,7 +219,7 @@ def test_a_desk_on_a_ledger_of_an_older_layout_asks_for_the_migration(
 
 def test_a_desk_that_others_can_reach_needs_names_tokens_and_a_key(tmp_path: Path) -> None:
     opened = open_desk(read_stewards_file(write_file(tmp_path)))
-    with pytest.raises(ValueError, match="file has no hosts"):
+    with pytest.raises(ValueError, match="file must state hosts"):
         place_of(opened, "0.0.0.0", 80)
     hosts = GOOD.replace("[desk]", '[desk]\nhosts = ["desk.test"]')
     token = f'tokens = ["{hash_of_token("one")}"]'

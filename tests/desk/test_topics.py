@@ -140,9 +140,9 @@ def test_what_to_expect_is_what_the_release_then_says(topics: Running, topic: st
         ({"topic": "what", "delta": "1e-7"}, "stated, else 0"),
         ({"topic": "what", "method": "histogram"}, "needs max_items"),
         ({"topic": "people"}, "kind must be 'count'"),
-        ({"topic": "people", "kind": "total"}, "kind must be 'count'"),
+        ({"topic": "people", "kind": "total"}, "kind must be 'count' for this topic"),
         ({"topic": "turnover", "kind": "count"}, "'total' for a sum of all"),
-        ({"topic": "what", "kind": "count"}, "kind must be 'count'"),
+        ({"topic": "what", "kind": "count"}, "kind must be 'top-k' or 'above' for this topic"),
         ({"topic": "what", "k": 8}, "k must be at most 7"),
     ],
 )

@@ -233,7 +233,9 @@ def test_what_is_surely_above_and_what_is_not():
     )
     weak = replace(release, evidence=Evidence((1.0, 2.0, 3.0), (SCALE,) * 3))
     assert weak.findings[0] == "All three are surely above 6,000."
-    by_measuring = "Items with a large p are surely above the line by their measurements, not by p."
+    by_measuring = (
+        "Some items have a large p. Their measurements show that they are above the line."
+    )
     assert weak.findings[-1] == by_measuring
     assert by_measuring not in release.findings
     unsure = replace(weak, **_measured(release, 6003, 6002, 6001))

@@ -292,8 +292,8 @@ def stating(facts: Facts | None, others: Others, meant: str | None) -> dict[str,
     same = beside(facts, others)
     if meant is None and same:
         raise ValueError(
-            f"data set {same[0]!r} has a budget for the same table and unit, and the ε of both "
-            f"add up for the same people: use it, or state beside={same[0]!r} to confirm this"
+            f"data set {same[0]!r} has a budget for the same table and unit, and what two "
+            f"budgets pay for adds up: use that one, or state beside={same[0]!r} if you want two"
         )
     if meant is not None and meant not in same:
         known = ", ".join(map(repr, same)) or "none"
@@ -431,7 +431,7 @@ def charged_before(rows: Rows, entry: Entry, request: Request) -> Exception:
     if same != (rounded_up(request.epsilon), request.identity, request.purpose):
         return KeyUsed(
             f"request key {entry.key!r} was used for another request, {entry.purpose!r}: use a "
-            "key of its own for each request"
+            "new key for each request"
         )
     answered = answered_by(rows, entry)
     return AlreadyCharged(
@@ -479,12 +479,12 @@ def refuse_beyond(rows: Rows, last: Entry, person: str, quota: Quota) -> None:
     if archived >= quota.characters:
         raise QuotaExhausted(
             f"answers to {person!r} may take {_megabytes(quota.characters)} of the archive of data "
-            f"set {last.dataset!r} in a day, and take {_megabytes(archived)}: {again}"
+            f"set {last.dataset!r} in a day. They take {_megabytes(archived)} now: {again}"
         )
     if last.archived >= quota.archive:
         raise QuotaExhausted(
-            f"the archive of data set {last.dataset!r} may have {_megabytes(quota.archive)}, and "
-            f"has {_megabytes(last.archived)}: a steward can give it more room"
+            f"the archive of data set {last.dataset!r} may take {_megabytes(quota.archive)}, and "
+            f"takes {_megabytes(last.archived)} now: a steward can give it more room"
         )
 
 

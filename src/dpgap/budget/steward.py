@@ -187,8 +187,8 @@ def _refuse_look_alike(rows: Rows, dataset: str, person: str) -> None:
     ]
     if (other := requests.look_alike(person, [it.person for it in others])) is not None:
         raise ValueError(
-            f"person {person!r} looks like {other!r}, who has spent or may spend of data set "
-            f"{dataset!r}: name that person, or allow them 0 first if the name is wrong"
+            f"person {person!r} looks like {other!r}, who has an allowance or has spent in data "
+            f"set {dataset!r}: name that person; or, if that name is wrong, allow it 0 first"
         )
 
 

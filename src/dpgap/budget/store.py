@@ -423,8 +423,8 @@ class Rows:
             read_entry(entry.version, row["body"], entry.hash)
         except UnreadableEntry:
             raise TypeError(
-                "nothing was written to the ledger, as it could not be read again: persons, "
-                "purposes and reasons must be text, carry must be True or False"
+                "nothing was written to the ledger, because it could not be read back: persons, "
+                "purposes and reasons must be text, and carry must be True or False"
             ) from None
         self._connection.execute(_ENTRIES.insert(), row)
         if archived is not None:

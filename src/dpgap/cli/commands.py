@@ -58,7 +58,7 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """A command that was called wrongly. Where the class is found depends on Typer's version."""
 
 _WORD = re.compile(r"\w+")
-_SUBJECTS = re.compile(r"(\w+(, | and | or ))*\w+ (must|needs?)\b( \w+)?")
+_SUBJECTS = re.compile(r"where(?=: )|(\w+(, | and | or ))*\w+ (must|needs?)\b( \w+)?")
 """What a message is about, and what that needs."""
 _ARGUMENT = re.compile(r"(?<![\w'\"./-])[a-z]+_[a-z]+(?![\w'\"./-])")
 _SET = re.compile(r"(?<![\w'\"./-])([a-z_]+)=(['\"])(.*?)\2")

@@ -16,7 +16,7 @@ def desk(
     file: Annotated[Path | None, typer.Argument(help="The steward's file (TOML).")] = None,
     host: Annotated[str, "Where to listen."] = "127.0.0.1",
     port: Annotated[int, "Which port; 0 takes any that is free."] = 8765,
-    check: Annotated[bool, "Check and count as a start does; open nothing."] = False,
+    check: Annotated[bool, "Check the file and count, then stop."] = False,
     token: Annotated[bool, "Print a new token, and the line for the file."] = False,
     key: Annotated[bool, "Print a new key for the file."] = False,
 ) -> None:

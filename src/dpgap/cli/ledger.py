@@ -170,7 +170,7 @@ def show(
     all: Annotated[bool, "Every entry, in full."] = False,
     json: JSON = False,
 ) -> None:
-    """Print totals, the last entries and the head of the chain, which is worth noting elsewhere."""
+    """Print totals, the last entries, and the head of the chain: note it elsewhere."""
     store = _opened(ledger)
     names = store.datasets() if dataset is None else [dataset]
     stewards = [store.steward(name) for name in names]
@@ -266,7 +266,7 @@ def lower(act: Act, epsilon: Total, delta: Delta = None) -> None:
 
 @ledger_app.add
 def close(act: Act) -> None:
-    """Let nothing more be charged, for good."""
+    """End a budget for good: nothing more can be charged."""
     act.tell(act.steward.close(reason=act.reason))
 
 
@@ -283,18 +283,18 @@ def allow(
 
 @ledger_app.add
 def bind(
-    act: Act, facts: Facts, unbind: Annotated[bool, "Let go of what is not stated again."] = False
+    act: Act, facts: Facts, unbind: Annotated[bool, "Drop what is not stated again."] = False
 ) -> None:
-    """State the table that a budget is for, instead of what was stated before."""
+    """State which table a budget is for. It replaces what was stated before."""
     said, held = facts.stated(), _opened(act.ledger).account(act.dataset).facts or {}
     left_out = [name for name in ("table", "unit", "neighbours") if said[name] is None]
     usual = (None, "add-or-remove")
     lost = ", ".join(f"--{it} {held[it]}" for it in left_out if held.get(it) not in usual)
     if lost and not unbind:
-        raise ValueError(f"the budget is for {lost}: state it again, or let go of it with --unbind")
+        raise ValueError(f"the budget is for {lost}: state it again, or drop it with --unbind")
     act.tell(act.steward.bind(**said, reason=act.reason))
     if lost:
-        say_error(f"note: the budget is not for {lost} any more: others are paid for, too")
+        say_error(f"note: the budget is no longer for {lost} only: it pays for others, too")
 
 
 @ledger_app.add

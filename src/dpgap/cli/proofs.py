@@ -64,9 +64,9 @@ class Audited(NamedTuple):
         "How many answers one person can move: 1 where each person is in one group only. Without "
         "it, all of them.",
     ] = None
-    batch: Annotated[bool, "It takes (answers, runs) and returns as many outputs."] = False
+    batch: Annotated[bool, "It takes (answers, runs) and returns one output for each run."] = False
     bits: Annotated[
-        bool, "Look at the lowest bits of floats, too. Without, find what else is wrong."
+        bool, "Look at the lowest bits of floats, too. Without it, find other leaks."
     ] = True
 
 
@@ -78,7 +78,7 @@ def is_address(name: str | None, options: NamedTuple) -> bool:
         if value != options._field_defaults[field]:
             shown = f"-{field}" if len(field) == 1 else f"--{field}"
             raise UsageError(
-                f"{shown} is for what is named as package.module:name. To use it for a mechanism "
+                f"{shown} is for your own, named as package.module:name. To use it for a mechanism "
                 "of dpgap, write 'own = dpgap.NoisyMax(1)' to a file mine.py, and name mine:own"
             )
     return False
@@ -129,7 +129,7 @@ def audit_addressed(address: str, audited: Audited, as_json: bool) -> None:
     elif not callable(function):
         raise UsageError(f"{address} is not callable: it is of type {type(function).__name__}")
     if audited.epsilon is None and not hasattr(getattr(function, "__self__", function), "epsilon"):
-        raise UsageError("--epsilon must be given: what does the function claim?")
+        raise UsageError("--epsilon must be given: the ε that the function claims")
     given: dict[str, Any] = audited._asdict() | {"monotonic": audited.monotonic or None}
     with _progress("Auditing", audited.samples, as_json) as (bar, task):
         try:

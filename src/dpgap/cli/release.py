@@ -250,7 +250,7 @@ def show(
     if (entry := release.made.ledger) is not None:
         say_error(
             f"note: the document says that entry {entry.entry} of data set {entry.dataset!r} paid "
-            "for it. That was not looked up: `dpgap ledger archive` shows what the ledger has"
+            "for it. That was not checked: `dpgap ledger archive` shows what the ledger has"
         )
 
 
@@ -315,8 +315,8 @@ class Payer(NamedTuple):
     ledger: Annotated[str | None, _pays("The ledger to charge.")] = None
     dataset: Annotated[str | None, _pays("The data set in the ledger.")] = None
     reason: Annotated[str, _pays("Why it is asked; the ledger keeps it.")] = ""
-    key: Annotated[str | None, _pays("A name for it: sent twice, it is charged once.")] = None
-    fresh: Annotated[bool, _pays("Pay for fresh noise, not the kept answer.", "--fresh")] = False
+    key: Annotated[str | None, _pays("A name for the request, so that it is charged once.")] = None
+    fresh: Annotated[bool, _pays("Pay for a new answer, even if one is kept.", "--fresh")] = False
 
     def account(self) -> "LedgerAccount | None":
         """What is charged, if anything is."""

@@ -135,9 +135,9 @@ def _misfit(literal: Literal, family: str, *, is_ordered: bool = False) -> str:
         return ""
     if family in ("number", "huge") and not isinstance(literal, Decimal):
         is_number = isinstance(literal, str) and query.is_number(literal)
-        return f"holds numbers: write {literal if is_number else 'one'} without quotes"
+        return f"holds numbers: write {literal if is_number else 'a number'} without quotes"
     if family == "huge" and abs(Decimal(literal)) >= 1 << 63:
-        return "may be a HUGEINT, which Ibis cannot compare with so large a number: write a smaller"
+        return "may be a HUGEINT, which Ibis cannot compare with so large a number: use less"
     if family == "truth" and not isinstance(literal, bool):
         return "holds true and false: write one of them, without quotes"
     if family in ("date", "zoned"):

@@ -215,7 +215,7 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
         if name in tables():
             raise
         raise ValueError(
-            "there is no such table in the database: see to table= and schema= in its address"
+            "there is no such table in the database: check table= and schema= in its address"
         ) from None
     home = {"schema": schema or _current(database, "current_database")}
     options = {"dbname": _current(database, "current_catalog"), **options}
@@ -325,10 +325,7 @@ def read_file(
     if kind == "fimi" and more:
         raise ValueError("by, sum and where need named columns, which a .dat file does not have")
     if encoding is not None and kind != "csv":
-        raise ValueError(
-            "encoding is for .csv and .tsv files: it must be left out, as other files are encoded "
-            "in one way only"
-        )
+        raise ValueError("encoding must be left out: it is for .csv and .tsv files only")
     with ExitStack() as resources:
         plain = path
         if encoding is not None:

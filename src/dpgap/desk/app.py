@@ -106,10 +106,10 @@ def other_allowances(file: StewardsFile) -> list[str]:
         if stated != held:
             says = stated.at_least if stated else '"all"'
             found.append(
-                f"datasets.{data.name}.people has {says} for "
-                f"{person!r}, but the ledger has {held.at_least}, and that holds: the file is read "
-                "for people without an allowance only. Change the ledger with `dpgap ledger allow "
-                f"--dataset {data.budget} --person {person} --epsilon …`, or the file"
+                f"datasets.{data.name}.people gives {person!r} {says}, but the ledger gives "
+                f"{held.at_least}. The ledger decides: the file is only read for people who have "
+                "no allowance there. Change it with `dpgap ledger allow "
+                f"--dataset {data.budget} --person {person} --epsilon …`, or change the file"
             )
     return found
 
@@ -317,8 +317,8 @@ def require_hosts(file: StewardsFile, host: str) -> None:
     """Refuse to listen where others reach the desk, unless the file says how they call it."""
     if host not in LOOPBACK and not file.hosts:
         raise ValueError(
-            f"host must be one of {', '.join(LOOPBACK)}: others can reach {host}, and the "
-            "steward's file has no hosts, the names that people call the desk by"
+            f"host must be one of {', '.join(LOOPBACK)}: others can reach {host}. For "
+            "that, the steward's file must state hosts: the names that people use for the desk"
         )
 
 

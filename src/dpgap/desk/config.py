@@ -450,7 +450,7 @@ class _FileReader:
         said = {name: content[name] for name in _OF_A_TOPIC if name in content}
         item = said.pop("item", None)
         if item is None and said.keys() - {*_OF_ALL}:
-            words = "must name its item; without one, only a filter and a sum of all can be said"
+            words = "must name its item; a topic without one has only a filter and a sum"
             self._fault(here, words)
         is_unknown = item is not None and "domain" not in said
         if is_unknown and not (data.delta and "max_items" in said):

@@ -409,8 +409,8 @@ class Desk:
         if topic is None:
             raise Refused(422, "topic must be one that the data set lists")
         if topic.of_all != (form.wanted.kind if form.wanted.is_of_all else None):
-            words = "for how many units there are, 'total' for a sum of all, and only there"
-            raise Refused(422, f"kind must be 'count' {words}")
+            known = topic.of_all or "top-k' or 'above"
+            raise Refused(422, f"kind must be '{known}' for this topic")
         if topic.has_unknown_items != bool(form.wanted.delta):
             raise Refused(422, "delta must be more than 0 where items are not stated, else 0")
         facts = (slot := self.counts.slot(data, topic)).facts

@@ -148,8 +148,8 @@ class ProcessBound:
         """Refuse the copy of a forked child."""
         if self.is_elsewhere:
             raise RuntimeError(
-                f"{what} cannot be used in a forked process, where its budget would be there once "
-                "more: start a new one there, or spend from a ledger, which all processes share"
+                f"{what} cannot be used in a forked process, where its budget would be spent "
+                "twice: start a new one there, or spend from a ledger, which all processes share"
             )
 
     def __reduce__(self) -> NoReturn:

@@ -239,8 +239,7 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
             raise ValueError("labels must be left out: nobody knows the items beforehand")
         if answers.reach is None:
             raise ValueError(
-                "answers must have a reach: without max_items one unit alone may have any number "
-                "of items"
+                "answers must have a reach: state max_items, the most items of one unit"
             )
         require_facts(answers, unknown=True, **claims_of(self))
         groups = answers.groups()

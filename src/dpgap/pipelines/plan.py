@@ -184,14 +184,14 @@ class Plan(Table):
         if self.max_items is not None:
             many = "1 item" if self.max_items == 1 else f"{self.max_items} items"
             told = (
-                f" A unit counts for at most {many}: what units have beyond that is dropped, and "
-                "counts shrink accordingly. The errors do not include that loss; it is 0 only if "
-                "no unit has more."
+                f" A unit counts for at most {many}. If units have more, counts are too low, and "
+                "these errors do not include that."
             )
         return (
             f"For k = {self.k}, {kind}{split} ({self.select}). Errors are standard errors of each "
-            "estimate: where winners are clear, and in a close race. 95% ± is the widest interval "
-            f"in both; where close race is empty, of clear winners.{told} Nothing has been spent."
+            "estimate: where winners are clear, and in a close race. 95% ± is the widest that an "
+            "interval gets in either case. If no error is shown for a close race, it is for clear "
+            f"winners only.{told} Nothing has been spent."
         )
 
     def columns(self) -> dict[str, Sequence[Any]]:
@@ -252,7 +252,7 @@ def plan(
         With `counts`: how many answers there are in all.
     max_items
         The most items that a unit counts for, if that is bounded: then there is one more method,
-        "histogram". Those beyond are dropped.
+        "histogram".
     {options}
 
     >>> print(plan(k=10, epsilon=0.7, monotonic=True))  # doctest: +ELLIPSIS

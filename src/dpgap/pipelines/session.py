@@ -76,8 +76,8 @@ class Session:
     account
         What releases are charged to instead, such as `dpgap.Ledger(url).account("sales")`.
     neighbours
-        What privacy hides: "add-or-remove" that a unit is there at all; "replace", which of two
-        units it is.
+        What privacy hides. "add-or-remove": whether a unit is in the table. "replace": which of
+        two units it is.
     max_items
         The most items that a unit counts for, unless a question says otherwise.
     encoding, decimal

@@ -392,8 +392,8 @@ def refuse_counts_of_all(wanted: Question, table: Any) -> None:
     """Refuse counts of items where a question is about all of a table."""
     if isinstance(table, Counted) and wanted.is_of_all:
         raise TypeError(
-            "table must be the table itself: counts of items do not tell how many units, nor "
-            "what they add up to"
+            "table must be the table itself: counts of items do not tell how many units there "
+            "are, or what they add up to"
         )
 
 

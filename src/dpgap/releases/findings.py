@@ -235,7 +235,7 @@ def _general(release: Selected, facts: Facts) -> Iterator[str]:
         yield "p: how often luck alone would put an outsider this far ahead."
         sure, by_leads = facts.sure, facts.by_leads
         if sure is not None and by_leads is not None and (sure & ~by_leads).any():
-            yield "Items with a large p are surely above the line by their measurements, not by p."
+            yield "Some items have a large p. Their measurements show that they are above the line."
 
 
 def _nothing(release: Selected, facts: Facts) -> Iterator[str]:
