@@ -139,7 +139,7 @@ def test_an_allowance_that_differs_from_the_ledger_is_said_at_the_start(tmp_path
         "dpgap: note: datasets.sales.people gives 'ann' ε = 3, but the ledger gives ε = 2"
     )
     assert "dpgap ledger allow --dataset sales --person ann --epsilon" in ann
-    assert "has \"all\" for 'bob', but the ledger has ε = 7" in bob
+    assert "gives 'bob' \"all\", but the ledger gives ε = 7" in bob
     started = [sys.executable, "-m", "dpgap", "desk", str(path), "--port", "0"]
     with subprocess.Popen(started, stderr=subprocess.PIPE, encoding="utf-8") as process:
         assert process.stderr is not None
