@@ -489,6 +489,7 @@ def test_what_only_some_commands_need_is_named_by_their_options(folder: Path) ->
 def test_a_wrong_filter_is_shown_with_its_place(folder: Path) -> None:
     result = CliRunner().invoke(app, ["top-k", *ASK, "-k", "2", "--where", "what = fig"])
     said, *where = result.stderr.splitlines()
+    assert said.startswith("dpgap: --where: at character ")
     assert "did you mean 'fig'?" in said
     assert where == ["  what = fig", "         ^"]
 
