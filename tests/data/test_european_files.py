@@ -230,7 +230,7 @@ def test_both_are_for_files(tmp_path: Path, stated: dict[str, str]) -> None:
             _found(table, **stated)
     for name in ("a.parquet", "a.jsonl", "a.dat"):
         path = _written(tmp_path, b"", name)
-        with pytest.raises(ValueError, match=r"encoding is for .csv and .tsv files"):
+        with pytest.raises(ValueError, match=r"encoding must be left out: it is for .csv and .tsv"):
             _found(path, encoding="utf-8")
 
 

@@ -95,7 +95,7 @@ def test_an_archive_grows_as_far_as_the_file_says(tmp_path: Path) -> None:
         for client in (ann, bob):
             refused = client.post(f"{API}/ask", json=question())
             assert refused.status_code == 429
-            assert "may have 1 MB" in refused.json()["error"]
+            assert "may take 1 MB" in refused.json()["error"]
         assert len(desk.desk.ledger.account("sales").requests(9)) == 1
 
 

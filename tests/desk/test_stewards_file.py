@@ -249,8 +249,8 @@ def test_a_token_of_two_people_is_a_fault_that_names_both_lines(tmp_path: Path) 
     token = f'tokens = ["{hash_of_token("shared")}"]'
     people = f"[people.eve]\n{token}\n\n[people.ann]\n{token}"
     (fault,) = _faults(tmp_path, GOOD.replace("[people.ann]", people))
-    assert fault.startswith("line 8: people.ann.tokens has a token that people.eve.tokens")
-    assert "on line 5" in fault
+    assert fault.startswith("line 8: people.ann.tokens has a token of people.eve.tokens")
+    assert "(line 5)" in fault
     assert hash_of_token("shared") not in fault
 
 

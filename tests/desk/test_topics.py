@@ -141,7 +141,7 @@ def test_what_to_expect_is_what_the_release_then_says(topics: Running, topic: st
         ({"topic": "what", "method": "histogram"}, "needs max_items"),
         ({"topic": "people"}, "kind must be 'count'"),
         ({"topic": "people", "kind": "total"}, "kind must be 'count' for this topic"),
-        ({"topic": "turnover", "kind": "count"}, "'total' for a sum of all"),
+        ({"topic": "turnover", "kind": "count"}, "kind must be 'total' for this topic"),
         ({"topic": "what", "kind": "count"}, "kind must be 'top-k' or 'above' for this topic"),
         ({"topic": "what", "k": 8}, "k must be at most 7"),
     ],

@@ -194,7 +194,7 @@ def test_a_bounded_reach_has_one_more_method_and_says_what_cutting_does() -> Non
     made = dpgap.plan(k=10, epsilon=1, monotonic=True, max_items=3)
     assert made["histogram"].error == pytest.approx(3 * 2**0.5, rel=0.01)
     assert made.error == made["best"].error == made["histogram"].error
-    assert "at most 3 items: what units have beyond that is dropped" in made.guarantee
+    assert "at most 3 items. If units have more, counts are too low" in made.guarantee
     wide = dpgap.plan(k=10, epsilon=1, monotonic=True, max_items=16)
     assert wide["best"].error < wide["histogram"].error
     assert "counts are too low" in wide.guarantee

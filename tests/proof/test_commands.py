@@ -298,7 +298,7 @@ def test_what_a_stream_states_itself_is_not_given_beside_it(of_others, option):
         ("prove", "{mine}:counts", 2, "{mine}:counts is not a mechanism: name a class"),
         ("prove", "{mine}:Fails", 2, "run failed: ZeroDivisionError"),
         ("prove", "broken_{mine}:f", 1, "broken_{mine} cannot be imported: ZeroDivisionError"),
-        ("audit", "NoisyMax", 2, "--epsilon is for what is named as package.module:name. To use"),
+        ("audit", "NoisyMax", 2, "--epsilon is for your own, named as package.module:name. To use"),
     ],
 )
 def test_a_wrong_address_is_refused_in_words(of_others, command, address, code, words):
@@ -315,7 +315,7 @@ def test_an_option_for_others_is_refused_with_what_to_do_instead(
     command, *options = given
     refused = call(command, *name, *options)
     assert refused.exit_code == 2
-    assert f"{options[0]} is for what is named as package.module:name" in refused.stderr
+    assert f"{options[0]} is for your own, named as package.module:name" in refused.stderr
     advice = re.search(r"write '(.*)' to a file (\S+), and name (\S+)", refused.stderr)
     line, file, address = advice.groups()
     (tmp_path / file).write_text(f"import dpgap\n{line}\n", encoding="utf-8")
