@@ -87,7 +87,7 @@ class Counterexample:
 # reads the same text, and answers each question with "sat", "unsat" or "unknown".
 
 
-_SECONDS_FOR_A_QUESTION = 5
+_SECONDS_FOR_A_QUESTION = 30
 
 
 @lru_cache(maxsize=1024)  # several mechanisms rest on the same lemmas
