@@ -1,5 +1,6 @@
 """Servers to test against: one Spark session, one PostgreSQL; stopped and deleted in the end."""
 
+import gc
 import os
 import tempfile
 import warnings
@@ -44,6 +45,7 @@ def postgres_server() -> Iterator[Any]:
         server.psql(f"ALTER SYSTEM SET {setting} = off;")
     server.psql("SELECT pg_reload_conf();")
     yield server
+    gc.collect()  # old versions of DuckDB keep so much memory that nothing can be started
     server.cleanup()
 
 
