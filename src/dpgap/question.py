@@ -151,6 +151,7 @@ _A_FORM = (
 )
 _PART_OF_FORM = re.compile("YYYY|MM|DD|hh|mm|ss|.", re.DOTALL)
 _LONGEST_FORM = 40
+_ISO_DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _LIKE = re.compile(r"(?:[^\\]|\\[%_\\])*+")
 
 
@@ -1018,6 +1019,17 @@ class Question:
         if self.where is not None:
             yield "If you expected more: check the filter. It may keep no rows."
 
+    def forms_of_dates(self) -> Iterable[str]:
+        """How a filter reads dates in text, a sentence for each column."""
+        said = []
+        for it in comparisons_of(read_filter(str(self.where)).clause) if self.where else ():
+            column = f"column {printable(it.column)!r}"
+            if it.form is not None:
+                said.append(f"Text in {column} is a date only in the form {it.form}.")
+            elif it.sign in ORDERS and _ISO_DAY.match(str(it.literals[0])):
+                said.append(f"If {column} is text, its dates must be written as 2026-10-01.")
+        return dict.fromkeys(said)
+
     def limits(self) -> list[str]:
         """What a unit adds at most, wherever it may have more: words that follow "each unit"."""
         counted, limits, groups, most = [], [], 1, self.max_items
@@ -1062,6 +1074,8 @@ class Question:
             yield f"Each unit counts once{'' if self.is_of_all else ' for each item that it has'}."
         yield from self.cuts()
         has_domain = not (self.unknown or self.is_of_all)
+        if has_domain:
+            yield "Items that are not in the domain are not counted."
         domain = f"the domain ({printable(self.domain)}), " if has_domain else ""
         groups = "" if self.by is None else f"the {self.groups} groups, "
         columns = f"the names and types of the columns{_CHANGES[self.neighbours][1]}"

@@ -125,7 +125,7 @@ def test_some_may_be_0_and_groups_are_named():
     release = _release([900.0, 890.0, 500.0, 490.0, 3.0], [120.0, 120.0, 120.0, 120.0, 1.0])
     said = _same_again(release)
     assert said[0] == "Four of the five are surely among the top five: ranks 1 to 4."
-    assert said[1].startswith("The order within ranks 1 and 2 and within ranks 3 and 4 is not")
+    assert said[1].startswith("The order within ranks 1 and 2, ranks 3 and 4 is not")
     assert said[2] == "The true value of rank 5 may be 0."
     assert release.groups() == ((1, 2), (3, 4), (5,))
 
@@ -233,9 +233,7 @@ def test_what_is_surely_above_and_what_is_not():
     )
     weak = replace(release, evidence=Evidence((1.0, 2.0, 3.0), (SCALE,) * 3))
     assert weak.findings[0] == "All three are surely above 6,000."
-    by_measuring = (
-        "Some items have a large p. Their measurements show that they are above the line."
-    )
+    by_measuring = "Where p is large, the item's measurement proves that it is above 6,000."
     assert weak.findings[-1] == by_measuring
     assert by_measuring not in release.findings
     unsure = replace(weak, **_measured(release, 6003, 6002, 6001))

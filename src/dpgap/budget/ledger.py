@@ -427,9 +427,14 @@ class LedgerAccount:
         return LedgerReservation(ledger, entry)
 
     def paid(self, identity: str) -> str | None:
-        """The newest document of a question, if it was ever paid for."""
+        """The newest document of a question, if it was paid for.
+
+        If the budget renews, only one of this period counts: a period has rows of its own.
+        """
+        renewal = self.ledger._now(self.dataset, "").last.renewal
+        since = "" if renewal is None else renewal.since
         with self.ledger._store.reading() as rows:
-            return requests.document_of(rows, self.dataset, identity=identity)
+            return requests.document_of(rows, self.dataset, since, identity=identity)
 
     def answered(self, key: str) -> Answered | None:
         """What became of the request with this key; None if it was never charged."""

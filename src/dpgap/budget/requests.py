@@ -305,10 +305,11 @@ def stating(facts: Facts | None, others: Others, meant: str | None) -> dict[str,
     return {name: value for name, value in found.items() if value is not None}
 
 
-def document_of(rows: Rows, dataset: str, **wanted: Any) -> str | None:
+def document_of(rows: Rows, dataset: str, since: str = "", **wanted: Any) -> str | None:
     """A document, by the number of its settlement or by its question, if it is what was paid for.
 
-    It must agree with its entries, and they with their hashes, else it is a `LedgerError`.
+    One that was paid for before the day `since` is left out. It must agree with its entries, and
+    they with their hashes, else it is a `LedgerError`.
     """
     kept = rows.document(dataset, **wanted)
     if kept is None:
@@ -322,7 +323,7 @@ def document_of(rows: Rows, dataset: str, **wanted: Any) -> str | None:
             f"the document of entry {kept.number} does not agree with the entry that paid for it: "
             "it is not shown, see `verify`"
         )
-    return kept.document
+    return None if settlement.at < since else kept.document
 
 
 def documents_of(store: Store, dataset: str, first: int = 0) -> Iterator[Document]:

@@ -56,9 +56,23 @@ _CLAIM = re.compile(r"\b(sure|surely|belongs)\b")
 
 
 def cut_in_words(release: Release) -> tuple[str, ...]:
-    """A sentence about what is cut, if anything is."""
+    """Sentences about what is cut, and about items that were not asked, if there are any."""
     question = question_of(release)
-    return () if question is None else attempted("cutting", (), _cut, question)
+    said = () if question is None else attempted("cutting", (), _cut, question)
+    return (*said, *attempted("items not asked", (), lambda: tuple(_not_asked(release))))
+
+
+def _not_asked(release: Release) -> Iterator[str]:
+    """A sentence about items above the line that the budget left no room to ask about."""
+    for it in release.answers if isinstance(release, ReleasesByGroup) else (release,):
+        if isinstance(it, TableRelease) and it.line is not None and it.indices.size:
+            if it.route == HISTOGRAM:
+                return
+            yield (
+                "Items were asked in a random order until the budget was used up. Others, even "
+                f"larger ones, may be above {separated(it.line)}, too."
+            )
+            return
 
 
 def _cut(question: Question) -> tuple[str, ...]:
@@ -66,11 +80,10 @@ def _cut(question: Question) -> tuple[str, ...]:
     if limits := question.limits():
         off = "counts may be too low"
         if question.sum is not None:
-            high = " or too high"
-            high = high if question.at_least else f",{high} where amounts are negative"
-            off = f"{'the total' if question.is_of_all else 'totals'} may be too low{high}"
+            off = f"{'the total' if question.is_of_all else 'totals'} may be too low"
+            off += " or too high" if question.at_least else "; too high, if amounts are negative"
         said.append(f"Each {column_name(question.unit)} {', and '.join(limits)}, so {off}.")
-    return tuple(said)
+    return (*said, *question.forms_of_dates())
 
 
 # --------------------------------------------------------------------------------------------------
@@ -235,7 +248,8 @@ def _general(release: Selected, facts: Facts) -> Iterator[str]:
         yield "p: how often luck alone would put an outsider this far ahead."
         sure, by_leads = facts.sure, facts.by_leads
         if sure is not None and by_leads is not None and (sure & ~by_leads).any():
-            yield "Some items have a large p. Their measurements show that they are above the line."
+            line = separated(release.line or Fraction())
+            yield f"Where p is large, the item's measurement proves that it is above {line}."
 
 
 def _nothing(release: Selected, facts: Facts) -> Iterator[str]:
@@ -345,7 +359,7 @@ def _order(release: Measured, facts: Facts) -> Iterator[str]:
     elif alone:
         yield f"The order of the first {in_words(alone)} is sure."
     close = [group for group in groups if len(group) > 1]
-    ranks = " and within ".join(map(ranks_in_words, close))
+    ranks = ", ".join(map(ranks_in_words, close))
     yield f"The order within {ranks} is not sure{_advice(release, close)}."
 
 

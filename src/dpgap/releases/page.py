@@ -31,7 +31,6 @@ from dpgap.releases.findings import (
 )
 from dpgap.releases.plain import attempted, plain
 from dpgap.releases.release import (
-    AGAIN,
     NAMES,
     JointRelease,
     Measured,
@@ -303,7 +302,7 @@ def _said(release: Release, is_alone: bool) -> tuple[str, ...]:
 def _lead(release: Release) -> Iterator[str]:
     """How many items are shown of how many, of which rows, and what was spent."""
     if release.made.again:
-        yield AGAIN
+        yield release.made.notice
     question = question_of(release)
     if question is None:
         return

@@ -57,9 +57,6 @@ Place = str | PathLike[str]
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
-AGAIN = "This question was paid for before. Its answer is shown again, and nothing was charged."
-
-
 class LedgerReference(NamedTuple):
     """The entry of a ledger that paid for a release."""
 
@@ -76,6 +73,14 @@ class Provenance(NamedTuple):
     ledger: LedgerReference | None = None
     again: bool = False
     """Whether it comes from an archive, where it was paid for before. No document says so."""
+
+    @property
+    def notice(self) -> str:
+        """What must be known of an answer that is shown again; nothing where it is new."""
+        charged = (
+            f"This answer was paid for on {self.time[:10]}. It is shown again: no ε is charged."
+        )
+        return f"{charged} It does not have rows that came later." if self.again else ""
 
     @classmethod
     def now(cls) -> "Provenance":
@@ -279,7 +284,12 @@ class Table(ABC):
     def __str__(self) -> str:
         found = attempted("findings", (), getattr, self, "findings")
         rows = attempted("rows", "", self._lines)
-        return "\n\n".join(filter(None, ("\n".join(found), rows, "\n".join(self._words()))))
+        parts = (self._notice(), "\n".join(found), rows, "\n".join(self._words()))
+        return "\n\n".join(filter(None, parts))
+
+    def _notice(self) -> str:
+        """What is said before all else."""
+        return ""
 
     def _lines(self) -> str:
         """The rows as text."""
@@ -387,6 +397,9 @@ class Release(Table):
 
     def _with(self, made: Provenance) -> Self:
         return replace(self, made=made)
+
+    def _notice(self) -> str:
+        return f"{self.made.notice} For those, ask with fresh=True." if self.made.again else ""
 
 
 class Spending:

@@ -24,7 +24,6 @@ from dpgap.releases.findings import (
 )
 from dpgap.releases.plain import attempted, number, plain, written
 from dpgap.releases.release import (
-    AGAIN,
     NAMES,
     Release,
     ReleasesByGroup,
@@ -126,7 +125,7 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "", note: s
     question = question_of(release)
     with console.capture() as captured:
         if release.made.again:
-            console.print(Text(f"{AGAIN} For new noise, pay again: --fresh.", style="bold"))
+            console.print(Text(f"{release.made.notice} For those: --fresh.", style="bold"))
         console.print(Text(title_of(release), style="bold"))
         if isinstance(release, ReleasesByGroup):
             _print_sentences(cut_in_words(release), console)
