@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpgap.estimates.normal import is_tabled, log_ndtr, ndtr, rough_log_ndtr, tabled_log_ndtr
-from dpgap.exact.reals import Floats, Integers
+from dpgap.exact.reals import Floats, Integers, without_float_errors
 
 # --------------------------------------------------------------------------------------------------
 # The line that winners had to clear: what is known of it before looking at them.
@@ -160,7 +160,7 @@ class Estimates(NamedTuple):
     variances: Floats
 
 
-@np.errstate(all="ignore")  # tails underflow, as they should, whatever the caller's settings
+@without_float_errors
 def after_selection(
     measurements: Floats, leads: Floats, scales: Floats, deviation: float, line: Line
 ) -> Estimates:

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.exact.laws import Law, MemorylessLaw
-from dpgap.exact.reals import Floats
+from dpgap.exact.reals import Floats, without_float_errors
 
 
 class Evidence(NamedTuple):
@@ -46,7 +46,7 @@ class Evidence(NamedTuple):
                 return None
         return cls(tuple(map(float, leads)), tuple([law.scale for law in laws]))
 
-    @np.errstate(all="ignore")  # tails underflow, as they should, whatever the caller's settings
+    @without_float_errors
     def p_values(self, count: int) -> Floats:
         """The p-value of each of `count` winners, as they are ordered here.
 

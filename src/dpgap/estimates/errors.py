@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpgap.exact.grid import Grid
 from dpgap.exact.laws import Law
-from dpgap.exact.reals import Floats
+from dpgap.exact.reals import Floats, without_float_errors
 from dpgap.exact.shells import ValueLaw, farthest_within, spread_within
 
 _TERMS = 1 << 16
@@ -153,7 +153,7 @@ def ends_of_quotients(parts: Floats, whole: Floats, least: float, most: float) -
 
 
 @lru_cache(maxsize=64)
-@np.errstate(all="ignore")  # tails underflow, as they should, whatever the caller's settings
+@without_float_errors
 def laplace_sum_half_width(terms: tuple[tuple[float, int], ...], level: float) -> float:
     """The x with P(|S| ≤ x) = level, S a sum of Laplace draws given as (scale, how many).
 
@@ -280,7 +280,7 @@ class HistogramError(MeasurementError):
         """The ends of intervals that hold for all values at once; shape (k, 2)."""
         return self.ends(values, level ** (1 / max(values.size, 1)), rounding)
 
-    @np.errstate(all="ignore")
+    @without_float_errors
     def ends(self, values: Floats, level: float, rounding: float) -> Floats:
         """The ends of an interval for each value; shape (k, 2). The lower end may be −∞.
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.exact.reals import Floats
+from dpgap.exact.reals import Floats, without_float_errors
 
 _FEW = 100
 _FEW_FOR_A_TABLE = 2_000
@@ -26,6 +26,7 @@ _TERMS = 5
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
+@without_float_errors
 def log_ndtr(place: Any) -> Floats:
     """Log Φ(x), for each x, in the tails as well.
 
@@ -34,10 +35,9 @@ def log_ndtr(place: Any) -> Floats:
     """
     x = np.asarray(place, dtype=np.float64)
     tail = np.asarray(_erfc(np.abs(x) / math.sqrt(2)), dtype=np.float64) / 2
-    with np.errstate(all="ignore"):
-        near = np.where(x > 0, np.log1p(-tail), np.log(tail))
-        far = x < _FAR
-        return np.where(far, _log_far_tail(x), near) if far.any() else near
+    near = np.where(x > 0, np.log1p(-tail), np.log(tail))
+    far = x < _FAR
+    return np.where(far, _log_far_tail(x), near) if far.any() else near
 
 
 def ndtr(place: Any) -> Floats:

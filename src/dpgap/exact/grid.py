@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpgap.exact.parameters import or_none, power_of_two
-from dpgap.exact.reals import Integers
+from dpgap.exact.reals import Integers, without_float_errors
 
 Labels = Sequence[Any] | None
 """Public names of answers, in their order."""
@@ -106,6 +106,7 @@ def as_array(answers: ArrayLike, name: str) -> NDArray[Any]:
     return array
 
 
+@without_float_errors
 def _rounded_steps(array: NDArray[Any], grid: Fraction, name: str) -> Integers:
     if array.dtype.kind in "iu" and grid.numerator == 1:  # the integers, or a finer grid
         fine = grid.denominator
@@ -122,8 +123,7 @@ def _rounded_steps(array: NDArray[Any], grid: Fraction, name: str) -> Integers:
         raise TypeError(f"{name} must be float64 or narrower, not {array.dtype}")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite: no NaN, no infinity")
-    with np.errstate(over="ignore"):
-        steps = array.astype(np.float64) / float(grid)  # exact: grid is a power of two
+    steps = array.astype(np.float64) / float(grid)  # exact: grid is a power of two
     _require_range(steps.min(), steps.max(), name)
     floors = np.floor(steps)
     # Adding ½ before the floor would round 0.49999999999999994 up; the difference is exact.

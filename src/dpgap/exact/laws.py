@@ -54,6 +54,7 @@ from dpgap.exact.reals import (
     quick_exponential,
     require_scale,
     scaled,
+    without_float_errors,
 )
 
 Scalar = Any
@@ -209,7 +210,7 @@ class RealLaw(Law):
         """A draw for every column of `words`; the bits refine what the words leave open."""
         return (self.real(own, bits) for own in words.T.tolist())
 
-    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    @without_float_errors
     def floors(self, bits: Bits, *shape: int) -> Integers:
         words = bits.words(self.words, *shape)
         low, high = self.size_bounds(words)
@@ -823,7 +824,7 @@ class GeometricNoise(LaplaceTails):
         near = math.ceil(-out if 2 * chance < 1 else 1 + out)  # floats are off by a step or so
         return least_whole(near, is_enough)
 
-    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    @without_float_errors
     def floors(self, bits: Bits, *shape: int) -> Integers:
         words = bits.words(*shape)
         low, high = self.floor_bounds(words)

@@ -50,6 +50,12 @@ _LOG_ERROR = 2.0**-50
 _ABSOLUTE_ERROR = 2.0**-52
 RELATIVE_ERROR = 2.0**-48
 
+without_float_errors = np.errstate(all="ignore")
+"""A decorator. Floats in the function round, overflow and underflow without an error.
+
+The caller's settings of NumPy may ask for errors, and one would lose an answer that was paid for.
+"""
+
 
 def require_scale(scale: Fraction, sensitivity: Fraction = Fraction(1)) -> None:
     """Refuse a scale, or a sensitivity, in grid steps, that floats could not serve."""

@@ -44,6 +44,7 @@ from dpgap.exact.reals import (
     decide,
     decimals,
     exponential_bounds,
+    without_float_errors,
 )
 
 _MOST_SHELLS = 1 << 13
@@ -108,7 +109,7 @@ class ShellNoise(Decay):
         return bisect_left(range(high), True, key=lambda step: self.value_tail(step) <= allowed)
 
     @lru_cache(maxsize=8)  # noqa: B019 - laws are small values, and a search asks one many times
-    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    @without_float_errors
     def _shells(self) -> tuple[Floats, Floats] | None:
         """Half-widths and weights; None where there are too many to add up one by one."""
         scale, spread = float(self.scale), 12 * math.sqrt(self.dimension) + 60
@@ -212,7 +213,7 @@ ValueLaw = LaplaceNoise | GeometricNoise | ShellNoise
 
 
 @lru_cache(maxsize=256)
-@np.errstate(all="ignore")
+@without_float_errors
 def _within(tail: str, law: ValueLaw, count: int, level: float) -> float:
     low, high, beyond = 0.0, 1.0, partial(getattr(law, tail), count)
     while beyond(high) > 1 - level:
@@ -307,7 +308,7 @@ _ONE_CELL = 1
 """Up to this length of a cell arrivals are the better way."""
 
 
-@np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+@without_float_errors
 def shells(law: ShellNoise, bits: Bits, runs: int) -> Integers:
     """Exactly distributed draws, one a row."""
     at_once = max(1, _COORDINATES_AT_ONCE // law.dimension)

@@ -28,7 +28,7 @@ from dpgap.data.private_counts import (
 )
 from dpgap.estimates.certificates import Evidence
 from dpgap.exact.grid import MAX_STEPS, Grid, Labels
-from dpgap.exact.reals import Floats, Integers
+from dpgap.exact.reals import Floats, Integers, without_float_errors
 from dpgap.releases.drawn import Drawn
 from dpgap.releases.release import Promise, Release
 
@@ -109,7 +109,7 @@ class Mechanism(ABC, Generic[P, R]):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "draw_paid" in vars(cls):  # no setting of the caller turns a rounding into an error
-            cls.draw_paid = np.errstate(all="ignore")(cls.draw_paid)  # type: ignore[method-assign]
+            cls.draw_paid = without_float_errors(cls.draw_paid)  # type: ignore[method-assign]
 
     @abstractmethod
     def draw_paid(self, prepared: Any) -> Any:

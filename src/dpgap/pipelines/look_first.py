@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpgap.exact.grid import Grid
-from dpgap.exact.reals import Floats, Integers
+from dpgap.exact.reals import Floats, Integers, without_float_errors
 from dpgap.exact.shells import ShellNoise
 from dpgap.mechanisms.joint import log_choose
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint
@@ -91,7 +91,7 @@ class Forecast:
         """The curve through each row of looks at other ranks."""
         return _counts(looks, _weights(np.array(ranks, dtype=np.float64), self._ranks))
 
-    @np.errstate(all="ignore")
+    @without_float_errors
     def precisions(
         self, looks: Floats, set_rates: Floats, rank_rate: float
     ) -> tuple[Floats, Floats]:
@@ -161,7 +161,7 @@ forecast = lru_cache(maxsize=64)(Forecast)
 """The forecast for these public numbers; the last ones are remembered."""
 
 
-@np.errstate(all="ignore")
+@without_float_errors
 def _log_choose(among: Integers, chosen: Integers) -> Floats:
     logs = log_choose(np.maximum(among, chosen), np.broadcast_to(chosen, among.shape))
     return np.where(among < chosen, -np.inf, logs)

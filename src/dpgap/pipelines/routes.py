@@ -24,7 +24,7 @@ from dpgap.data.private_counts import PrivateCounts
 from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.linear import blue_variance
 from dpgap.exact.grid import Grid
-from dpgap.exact.reals import Floats, require_scale
+from dpgap.exact.reals import Floats, require_scale, without_float_errors
 from dpgap.mechanisms.histogram import NoisyHistogram, Wanted
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
@@ -153,7 +153,7 @@ class TwoSteps:
         """The route to take; and after a look: what was seen, among how many, and its number."""
         return self, ()
 
-    @np.errstate(all="ignore")  # the caller's settings must not lose a paid answer
+    @without_float_errors
     def draw_paid(self, prepared: Any) -> Measuring[Any]:
         """Select and measure; the caller has paid. Where nothing was found, nothing is measured."""
         route, look = self.taken(prepared)
@@ -167,7 +167,7 @@ class TwoSteps:
         """The route that was taken; and after a look: what looked, and what it measured."""
         return self, None, ()
 
-    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    @without_float_errors
     def build(self: Any, drawn: Measuring[Any], question: Question | None = None) -> Measured:
         """The release of what was drawn: the answer to a question, if there is one."""
         route, look, looked = self.took(drawn)
@@ -337,7 +337,7 @@ class HistogramRoute:
         """Read off the largest; the caller has paid."""
         return Measuring(self.histogram.draw_paid(candidates, self.wanted))
 
-    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    @without_float_errors
     def build(self, drawn: Measuring[ReadOff], question: Question | None = None) -> Measured:
         """The release of what was drawn: the answer to a question, if there is one."""
         read_off, histogram = drawn.chosen, self.histogram

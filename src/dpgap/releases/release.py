@@ -37,7 +37,7 @@ from dpgap.exact.parameters import (
     readable,
     remembered,
 )
-from dpgap.exact.reals import Floats, Integers
+from dpgap.exact.reals import Floats, Integers, without_float_errors
 from dpgap.printable import column_name, printable, visible
 from dpgap.question import HISTOGRAM, Question, promise_in_words
 from dpgap.releases.plain import attempted, exact_value, in_words, plain, separated, written
@@ -555,7 +555,7 @@ class AboveRelease(Spending, Selected):
     processed: int
     errors: GapErrors
 
-    @np.errstate(all="ignore")
+    @without_float_errors
     def lower_bounds(self, level: float = 0.95) -> Floats:
         """Each true answer is at least this, with confidence `level` before looking."""
         rows = zip(self.gaps.tolist(), self.branch_of.tolist(), strict=True)
@@ -577,12 +577,12 @@ class MeasuredValues(Release):
     rounding: float
 
     @property
-    @np.errstate(all="ignore")
+    @without_float_errors
     def variance(self) -> float:
         """The variance of each value."""
         return self.error.variance
 
-    @np.errstate(all="ignore")
+    @without_float_errors
     def interval(self, level: float = 0.95) -> Floats:
         """For each value, the ends of an interval that holds the true one with this confidence."""
         return self.error.ends(self.values, confidence_level(level), self.rounding)
@@ -647,7 +647,7 @@ class Measured(Spending, Selected):
         more = " The largest noisy values are shown." if is_histogram else more
         return f"ε went: {', '.join(took)}.{more}"
 
-    @np.errstate(all="ignore")
+    @without_float_errors
     def interval(self, level: float = 0.95) -> Floats:
         """For each answer, the ends of an interval that holds the true one; shape (k, 2).
 
@@ -669,7 +669,7 @@ class Measured(Spending, Selected):
         """The indices that sort the arrays, the largest estimate first."""
         return np.argsort(-self.estimates, kind="stable")
 
-    @np.errstate(all="ignore")
+    @without_float_errors
     def difference(self, better: int, worse: int, level: float = 0.95) -> Difference:
         """By how much rank `better` leads rank `worse`: the estimate, and the ends of an interval.
 
@@ -744,7 +744,7 @@ class Measured(Spending, Selected):
             return around(self.measurements, math.inf)
         return error.ends_of_all(self.measurements, level, self.rounding)
 
-    @np.errstate(all="ignore")
+    @without_float_errors
     def shares(self, of: "Total", level: float = 0.95) -> "Shares":
         """The share of each answer in a released count or total, and the rest as "other".
 
@@ -926,7 +926,7 @@ class Total(MeasuredValues):
         """What it cost."""
         return self.epsilon
 
-    @np.errstate(all="ignore")
+    @without_float_errors
     def interval(self, level: float = 0.95) -> Floats:
         """The ends of an interval that holds the true number with this confidence.
 

@@ -16,7 +16,7 @@ from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.grid import MAX_STEPS, Grid
 from dpgap.exact.laws import Law, require_law
 from dpgap.exact.parameters import positive_integer
-from dpgap.exact.reals import Floats, Integers
+from dpgap.exact.reals import Floats, Integers, without_float_errors
 from dpgap.exact.shells import ShellNoise
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
@@ -651,10 +651,8 @@ def batches(
     runs = positive_integer("runs", runs)
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
         raise ValueError(f"seed must be None or a whole number from 0 up, not {seed!r}")
-    batch = batch_of(mechanism, answers, runs, thresholds, max_answers)
+    batch = without_float_errors(batch_of(mechanism, answers, runs, thresholds, max_answers))
     slices = [slice(at, min(at + RUNS_IN_A_BATCH, runs)) for at in range(0, runs, RUNS_IN_A_BATCH)]
     seeds = np.random.SeedSequence(seed).spawn(len(slices))
     for part, own in zip(slices, seeds, strict=True):
-        with np.errstate(all="ignore"):  # whatever the caller's settings are
-            made = batch(part, np.random.Generator(np.random.SFC64(own)))
-        yield made, part.stop - part.start
+        yield batch(part, np.random.Generator(np.random.SFC64(own))), part.stop - part.start

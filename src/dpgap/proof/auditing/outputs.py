@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from dpgap.exact.reals import Floats, Integers
+from dpgap.exact.reals import Floats, Integers, without_float_errors
 from dpgap.proof.checker.numbers import Affine, Condition
 from dpgap.releases.release import Table
 
@@ -304,10 +304,10 @@ class Part:
     in_floats: bool = False
     """Whether it is about the bits of floats, which real numbers do not have."""
 
+    @without_float_errors  # ∞ − ∞ is none
     def of(self, side: Outputs) -> Floats:
-        """What it is in each run; ∞ − ∞ is none."""
-        with np.errstate(invalid="ignore"):
-            return self.look(side)
+        """What it is in each run."""
+        return self.look(side)
 
 
 def parts_of(sides: Sequence[Outputs], *, bits: bool, moves: Sequence[float] = ()) -> list[Part]:
