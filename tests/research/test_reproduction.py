@@ -288,7 +288,7 @@ WARNINGS = {
 def test_what_must_be_said_of_the_data_is_said_before_all_else(monkeypatch, kosarak, warning: str):
     data = [replace(kosarak, warning=warning)]
     monkeypatch.setattr(commands, "load_all", lambda given: data)
-    monkeypatch.setattr(commands, "_watched", lambda *given, **options: ([], []))
+    monkeypatch.setattr(commands, "reproduce_into", lambda *given: ([], []))
     said, as_json_text = _invoke(), _invoke("--json")
     first = WARNINGS[warning]
     assert said.stdout.startswith(first)

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, signature
 from typing import Annotated, Any, TextIO
 
@@ -45,6 +45,20 @@ def let_go_if_broken(stream: TextIO | None) -> None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
             os.close(nowhere)
+
+
+@contextmanager
+def progress(
+    doing: str, total: int | None = None, *, is_quiet: bool = False
+) -> Iterator[Callable[..., None]]:
+    """Show a bar on the error stream, if somebody is looking. What it yields moves the bar."""
+    from rich.console import Console  # they load slowly
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    console.quiet = is_quiet or not console.is_interactive
+    with Progress(console=console, transient=True, disable=console.quiet) as bar:
+        yield partial(bar.update, bar.add_task(doing, total=total))
 
 
 # --------------------------------------------------------------------------------------------------

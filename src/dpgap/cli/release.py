@@ -4,9 +4,9 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -26,6 +26,7 @@ from dpgap.cli.commands import (
     message_of,
     notes,
     option,
+    progress,
     say,
     say_error,
 )
@@ -340,18 +341,6 @@ def _groups(stated: str) -> list[Any]:
     return list(read_domain(stated).labels)
 
 
-@contextmanager
-def _working(what: str) -> Iterator[None]:
-    """Show that work is under way, where somebody is looking."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(what, spinner="line"):  # letters that every console has
-        yield
-
-
 def release(kind: str, file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
     """Charge and release; then show what was paid for, whatever becomes of the files."""
     said = stated_counting(stated)
@@ -369,7 +358,7 @@ def release(kind: str, file: TABLE, stated: dict[str, Any], payer: Payer, output
     from dpgap.data.private_counts import errors_without_answers
 
     # While the engine counts, Python loads the rest.
-    with notes(), ThreadPoolExecutor(1) as background, _working("Counting …"):
+    with notes(), ThreadPoolExecutor(1) as background, progress("Counting …"):
         count_table: Any = counts
         counting = None if is_of_all else background.submit(count_table, file, **said)
         account = payer.account()

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dpgap.cli.commands import option
+from dpgap.cli.commands import option, progress
 from dpgap.research.claims import Claim, judge
 from dpgap.research.datasets import load_all
 from dpgap.research.experiments import FIGURES, Result
@@ -49,7 +49,10 @@ def reproduce(
         plan = ReproductionPlan(load_all(data), figures, runs, seed)
         for warning in warnings_about(plan.datasets):
             typer.echo(warning, err=as_json_text)
-        results, claims = _watched(out, plan, quiet=as_json_text)
+        with progress("Simulating", is_quiet=as_json_text) as update:
+            results, claims = reproduce_into(
+                out, plan, lambda done, total: update(completed=done, total=total)
+            )
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the figures that were finished are kept") from None
     if as_json_text:
@@ -58,18 +61,6 @@ def reproduce(
     for claim in claims:
         typer.echo(f"{claim.statement}\n  {claim.verdict}: {claim.measured}")
     typer.echo(f"Written to {out}: {PAGE}, {SUMMARY}, {RESULTS} and the figures.")
-
-
-def _watched(out: Path, plan: ReproductionPlan, *, quiet: bool) -> tuple[list[Result], list[Claim]]:
-    """Reproduce with a progress bar and an estimate of the time that is left."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True, quiet=quiet)) as bar:
-        task = bar.add_task("Simulating", total=None)
-        return reproduce_into(
-            out, plan, lambda done, total: bar.update(task, completed=done, total=total)
-        )
 
 
 def reproduce_into(
