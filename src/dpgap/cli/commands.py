@@ -196,7 +196,6 @@ def option(help: str, *flags: str, panel: str | None = None) -> Any:
 
 
 JSON = Annotated[bool, "Print JSON."]
-AsJSON = Annotated[bool, option("Print JSON.", "--json")]
 PageTitle = Annotated[str | None, "The heading of the page."]
 Force = Annotated[bool, "Replace files that are there already."]
 
@@ -234,23 +233,19 @@ class CommandLine(typer.Typer):
         It has these options too, which are given to it as the dictionary `stated`.
         """
         taken: list[Parameter] = []
-        groups: dict[str, Any] = {}
-        names = [each.name for each in options]
+        groups: dict[str, tuple[Callable[..., Any], list[Parameter]]] = {}
         for name, parameter in signature(command).parameters.items():
             if name == "stated":
-                taken += options
+                groups[name] = dict, list(options)
             elif hasattr(parameter.annotation, "_fields"):
-                groups[name] = parameter.annotation
-                taken += signature(groups[name]).parameters.values()
-            else:
-                taken.append(parameter)
+                kind = parameter.annotation
+                groups[name] = kind, list(signature(kind).parameters.values())
+            taken += groups[name][1] if name in groups else [parameter]
 
         @wraps(command)
         def flat(**given: Any) -> None:
-            for name, kind in groups.items():
-                given[name] = kind(*map(given.pop, kind._fields))
-            if names:
-                given["stated"] = dict(zip(names, map(given.pop, names), strict=True))
+            for name, (kind, parameters) in groups.items():
+                given[name] = kind(**{each.name: given.pop(each.name) for each in parameters})
             command(**given)
 
         ordered = list(map(_as_option, taken))

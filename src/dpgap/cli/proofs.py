@@ -26,7 +26,7 @@ from typing import Annotated, Any, NamedTuple, NoReturn
 import typer
 
 from dpgap._package import how_to_get
-from dpgap.cli.commands import AsJSON, UsageError, option, progress
+from dpgap.cli.commands import JSON, UsageError, option, progress
 
 # --------------------------------------------------------------------------------------------------
 # `dpgap prove package.module:Mechanism` and `dpgap audit package.module:function`: your own.
@@ -236,7 +236,7 @@ _SOURCES = (
 def prove(
     claimed: Claimed,
     name: Name = None,
-    as_json: AsJSON = False,
+    json: JSON = False,
     smt: Annotated[Path | None, "Write theorems for every n to this folder, as SMT-LIB."] = None,
 ) -> None:
     """Prove every mechanism that dpgap ships, and refute the mutants; or prove your own."""
@@ -244,17 +244,17 @@ def prove(
         if importlib.util.find_spec(prover) is None:
             raise ImportError(f"proofs need {prover}: {how_to_get('proof')}")
     if is_address(name, claimed) and name is not None:
-        prove_addressed(name, claimed, as_json)
+        prove_addressed(name, claimed, json)
     from dpgap.proof.cases import cases
 
     chosen = _chosen(name, [case.name for case in cases()])
     if smt is not None:
         smt.mkdir(parents=True, exist_ok=True)
-    rows = _collected(partial(_proved, smt), chosen, "Proving", as_json)
-    _end(rows, _proof_lines(rows), as_json)
+    rows = _collected(partial(_proved, smt), chosen, "Proving", json)
+    _end(rows, _proof_lines(rows), json)
 
 
-def audit(audited: Audited, name: Name = None, as_json: AsJSON = False) -> None:
+def audit(audited: Audited, name: Name = None, json: JSON = False) -> None:
     """Search for what refutes the ε of anything that dpgap ships, and catch the mutants.
 
     Or audit your own in the same way: `dpgap audit package.module:function --epsilon 1`.
@@ -263,13 +263,13 @@ def audit(audited: Audited, name: Name = None, as_json: AsJSON = False) -> None:
 
     require_scipy()
     if is_address(name, audited) and name is not None:
-        audit_addressed(name, audited, as_json)
+        audit_addressed(name, audited, json)
     from dpgap.proof.cases import audits
 
     chosen = _chosen(name, [task for task, _ in audits()])
-    rows = _collected(_audited, chosen, "Auditing", as_json)
+    rows = _collected(_audited, chosen, "Auditing", json)
     notes = [_SOURCES] if all(row["caught"] for row in rows) else [_SOURCES, _NO_PROOF]
-    _end(rows, [*map(_audit_line, rows), *notes], as_json)
+    _end(rows, [*map(_audit_line, rows), *notes], json)
 
 
 def _end(rows: Sequence[Row], lines: Iterable[str], as_json: bool) -> NoReturn:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dpgap.cli.commands import option, progress
+from dpgap.cli.commands import JSON, progress
 from dpgap.research.claims import Claim, judge
 from dpgap.research.datasets import load_all
 from dpgap.research.experiments import FIGURES, Result
@@ -37,9 +37,7 @@ def reproduce(
         "reproduction"
     ),
     seed: Annotated[int, "The same seed gives the same figures."] = SEED,
-    as_json_text: Annotated[
-        bool, option("Print the results, as in results.json, and no table.", "--json")
-    ] = False,
+    json: JSON = False,
 ) -> None:
     """Redraw the paper's figures and set its claims beside what is measured."""
     try:
@@ -48,14 +46,14 @@ def reproduce(
         require_matplotlib()
         plan = ReproductionPlan(load_all(data), figures, runs, seed)
         for warning in warnings_about(plan.datasets):
-            typer.echo(warning, err=as_json_text)
-        with progress("Simulating", is_quiet=as_json_text) as update:
+            typer.echo(warning, err=json)
+        with progress("Simulating", is_quiet=json) as update:
             results, claims = reproduce_into(
                 out, plan, lambda done, total: update(completed=done, total=total)
             )
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the figures that were finished are kept") from None
-    if as_json_text:
+    if json:
         typer.echo(as_json(results), nl=False)
         return
     for claim in claims:
