@@ -17,7 +17,6 @@ dpgap.BudgetExhausted: 'ann' may spend ε = 0.5 of data set 'sales' and has spen
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -140,14 +139,13 @@ class Steward:
         return self.ledger._now(self.dataset, person)
 
     def stale(self, before: str | None = None) -> list[Entry]:
-        """Reservations that were never settled; if a time is given, those made before it.
+        """Reservations that were never settled.
 
-        A time is a year, a month, a day or a moment, in UTC unless it says otherwise: "2026-11",
-        "2026-11-01", "2026-11-01T12:00".
+        With `before`, a day such as "2026-11-01" in UTC, those that were made before it.
         """
-        end = None if before is None else _moment(before)
+        day = None if before is None else requests.require_day("before", before)
         with self.ledger._store.reading() as rows:
-            return [it for it in rows.waiting(self.dataset) if end is None or it.at < end]
+            return [it for it in rows.waiting(self.dataset) if day is None or it.at < day]
 
     def written_off(self, last: int) -> list[Entry]:
         """The last few entries that wrote a reservation off, oldest first."""
@@ -198,14 +196,3 @@ def _same_share(balance: Balance, epsilon: Fraction) -> Fraction:
     if mine is not None and mine.allowance is not None:
         return mine.allowance.delta
     return last.granted.delta * (min(Fraction(1), epsilon / last.total) if last.total else 1)
-
-
-def _moment(before: str) -> str:
-    """A time as entries write it, so that both can be compared as text."""
-    try:
-        rest = {4: "-01-01", 7: "-01"}.get(len(before), "")
-        moment = datetime.fromisoformat(before + rest)
-        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise ValueError(f"before must be a time such as 2026-11-01, not {before!r}") from None
-    return moment.isoformat(timespec="microseconds")
