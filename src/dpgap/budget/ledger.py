@@ -27,14 +27,7 @@ from typing import Any
 
 from dpgap._package import public
 from dpgap.budget import requests
-from dpgap.budget.account import (
-    Amount,
-    Answered,
-    Request,
-    granted,
-    rounded_up,
-    tells_too_much,
-)
+from dpgap.budget.account import Amount, Answered, Request, granted, rounded_up, tells_too_much
 from dpgap.budget.entries import (
     NEW_PERIOD,
     RESERVE,

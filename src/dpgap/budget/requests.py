@@ -20,14 +20,7 @@ from dpgap.budget.account import (
     Request,
     rounded_up,
 )
-from dpgap.budget.entries import (
-    RESERVE,
-    SETTLE,
-    Entry,
-    LedgerError,
-    hash_of,
-    read_number,
-)
+from dpgap.budget.entries import RESERVE, SETTLE, Entry, LedgerError, hash_of, read_number
 from dpgap.budget.store import Document, Rows, Store
 from dpgap.question import Neighbours
 

@@ -171,7 +171,7 @@ class Steward:
         if reason is not None and not reason.strip():
             raise ValueError("reason must say why: it is kept in the ledger")
         ledger = self.ledger
-        with ledger._store.writing(self.dataset, alone) as rows:
+        with ledger._store.writing(None if alone else self.dataset) as rows:
             balance, _ = ledger._balance(rows, self.dataset, person)
             if renewed:
                 balance = ledger._renewed(rows, balance, self.person)
