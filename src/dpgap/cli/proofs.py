@@ -13,7 +13,6 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 from fractions import Fraction
@@ -197,6 +196,8 @@ def _collected(
     work: Callable[[int], Row], chosen: Sequence[int], doing: str, as_json: bool
 ) -> list[Row]:
     """The row of each chosen number, from all cores, in their order."""
+    from concurrent.futures import ProcessPoolExecutor
+
     is_alone = workers() == 1 or len(chosen) == 1
     rows = []
     with (

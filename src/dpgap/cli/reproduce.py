@@ -1,25 +1,16 @@
 """`dpgap reproduce`: the paper's figures and claims, on the reader's own machine."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpgap.cli.commands import JSON, progress
-from dpgap.research.claims import Claim, judge
-from dpgap.research.datasets import load_all
-from dpgap.research.experiments import FIGURES, Result
-from dpgap.research.figures import draw, draw_datasets, require_matplotlib
-from dpgap.research.page import as_html, as_markdown, warnings_about
-from dpgap.research.reproduction import (
-    SEED,
-    Progress,
-    ReproductionPlan,
-    as_json,
-    finished_figures,
-    require_sound,
-    write,
-)
+
+if TYPE_CHECKING:
+    from dpgap.research.claims import Claim
+    from dpgap.research.experiments import Result
+    from dpgap.research.reproduction import Progress, ReproductionPlan
 
 RESULTS, PAGE, SUMMARY = "results.json", "reproduction.html", "reproduction.md"
 FOLDER = "figures"
@@ -36,10 +27,17 @@ def reproduce(
     out: Annotated[Path, "The folder to write to; pages and results there are replaced."] = Path(
         "reproduction"
     ),
-    seed: Annotated[int, "The same seed gives the same figures."] = SEED,
+    seed: Annotated[int | None, "Another seed gives other figures."] = None,
     json: JSON = False,
 ) -> None:
     """Redraw the paper's figures and set its claims beside what is measured."""
+    from dpgap.research.datasets import load_all
+    from dpgap.research.experiments import FIGURES
+    from dpgap.research.figures import require_matplotlib
+    from dpgap.research.page import warnings_about
+    from dpgap.research.reproduction import SEED, ReproductionPlan, as_json, require_sound
+
+    seed = SEED if seed is None else seed
     try:
         figures = tuple(sorted(set(figure or FIGURES)))
         require_sound(figures, runs, seed)  # before data is read, which may take a while
@@ -62,9 +60,14 @@ def reproduce(
 
 
 def reproduce_into(
-    out: Path, plan: ReproductionPlan, progress: Progress = lambda done, total: None
-) -> tuple[list[Result], list[Claim]]:
+    out: Path, plan: "ReproductionPlan", progress: "Progress" = lambda done, total: None
+) -> "tuple[list[Result], list[Claim]]":
     """Write figures, results and pages to a folder; each figure as soon as it is finished."""
+    from dpgap.research.claims import judge
+    from dpgap.research.figures import draw, draw_datasets
+    from dpgap.research.page import as_html, as_markdown
+    from dpgap.research.reproduction import as_json, finished_figures, write
+
     drawn = {"datasets": draw_datasets(plan.datasets)}
     write(out / FOLDER / "datasets.svg", drawn["datasets"])
     results: list[Result] = []
