@@ -278,8 +278,6 @@ class Ledger:
 
 def _range(rows: Rows, dataset: str, since: str | None, until: str | None) -> tuple[int, int]:
     """The number of the first entry of a range of days, and of the first after it."""
-    if since is not None or until is not None:
-        rows.require_current()
     first = 0 if since is None else rows.place(dataset, requests.require_day("since", since))
     end = MOST if until is None else rows.place(dataset, requests.require_day("until", until))
     return first, max(first, end)
@@ -529,13 +527,11 @@ class LedgerReservation:
             if reservation.hash not in (each.hash for each in found):
                 raise LedgerError(f"{ledger._store.where} was rewritten: it has lost a reservation")
             extra: dict[str, Any] = {}
-            kept = None
             if document is not None:
                 extra = {"document": hash_of(document), "length": len(document)}
-                number, identity = balance.last.number + 1, reservation.extra.get("identity")
-                kept = Document(number, identity, document)
             author = ledger._author(person, self.reason, self.actor or reservation.actor)
             # How long drawing took is private: the book has the time of the charge alone.
             author = author._replace(at=reservation.at)
             stated = {"charge": Amount(spent, reserved.delta), "extra": extra}
-            rows.append(following(balance, SETTLE, author, reservation, **stated), kept)
+            entry = following(balance, SETTLE, author, reservation, **stated)
+            rows.append(entry, document, reservation.extra.get("identity"))

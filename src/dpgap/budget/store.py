@@ -146,11 +146,11 @@ def _begin(connection: sql.Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options().get("dpgap_begin", "BEGIN"))
 
 
-_MISSING = re.compile(
-    r'(?:no such table: (?:main\.)?|relation ")(?P<table>\w+)'
-    r'|(?P<kind>role|database) "(?P<name>[^"]+)" does not exist'
-)
 _TROUBLES = {
+    r'(?:no such table: (?:main\.)?|relation ")(\w+)': (
+        "is no ledger yet: it has no table {!r} (`dpgap ledger create`)"
+    ),
+    r'(role|database) "([^"]+)" does not exist': "cannot be opened: its server has no {} {!r}",
     "read-?only": "is read-only",
     "full|no space": "has no room left on the disk",
     "locked|lock timeout": "is busy with other releases",
@@ -166,11 +166,10 @@ _TROUBLES = {
 def trouble(error: SQLAlchemyError) -> str:
     """What is wrong with the ledger, in our own words."""
     cause = str(getattr(error, "orig", None) or error).lower()
-    if missing := _MISSING.search(cause):
-        if missing["table"]:
-            return f"is no ledger yet: it has no table {missing['table']!r} (`dpgap ledger create`)"
-        return f"cannot be opened: its server has no {missing['kind']} {missing['name']!r}"
-    return next((words for sign, words in _TROUBLES.items() if re.search(sign, cause)), "failed")
+    for sign, words in _TROUBLES.items():
+        if found := re.search(sign, cause):
+            return words.format(*found.groups())
+    return "failed"
 
 
 # --------------------------------------------------------------------------------------------------
@@ -327,8 +326,8 @@ class Rows:
         With an `identity`, a hash, also the last reservation that asked this question. They come in
         the order of their numbers, in one question to the database.
         """
-        known = {it: wanted[it] for it in wanted if it in self._table.c}  # older layouts lack some
-        given = {name: it for name, it in known.items() if it not in (None, "")}
+        known = self._table.c  # older layouts lack some
+        given = {it: wanted[it] for it in wanted if it in known and wanted[it] not in (None, "")}
         return self._read(_finding(self.layout, tuple(given)), {"dataset": dataset, **given})
 
     def require(self, dataset: str, **wanted: Any) -> list[Entry]:
@@ -351,6 +350,7 @@ class Rows:
         Those from the first one on that is of this time or later do not: a settlement has the time
         of its charge, so times may go back.
         """
+        self.require_current()  # older layouts know no times
         first = sql.func.min(self._table.c.number)
         later = self._of(dataset, self._table.c.at >= time).with_only_columns(first)
         found = self.connection.scalar(later)
@@ -413,7 +413,9 @@ class Rows:
         is_there = all(0 <= number <= MOST for number in wanted.values())
         return next(iter(self.book(dataset, **listed)), None) if is_there else None
 
-    def append(self, entry: Entry, archived: Document | None = None) -> Entry:
+    def append(
+        self, entry: Entry, document: str | None = None, identity: str | None = None
+    ) -> Entry:
         """Write and return one entry, and write the document that it archives.
 
         If the entry could not be read again, nothing is written.
@@ -427,9 +429,9 @@ class Rows:
                 "purposes and reasons must be text, and carry must be True or False"
             ) from None
         self.connection.execute(_ENTRIES.insert(), row)
-        if archived is not None:
-            kept = {"dataset": entry.dataset, **archived._asdict()}
-            self.connection.execute(_DOCUMENTS.insert(), kept)
+        if document is not None:
+            kept = Document(entry.number, identity, document)._asdict()
+            self.connection.execute(_DOCUMENTS.insert(), kept | {"dataset": entry.dataset})
         return entry
 
     def document(self, dataset: str, **wanted: Any) -> Document | None:
@@ -523,7 +525,7 @@ class Store:
         """A transaction that no other writer can overlap; it makes tables if there are none."""
         if self._file is not None and not self._file.exists():
             try:  # only its owner can read and write it; journals take its mode
-                os.close(os.open(self._file, os.O_CREAT | os.O_RDWR, 0o600))
+                self._file.touch(mode=0o600)
             except OSError as error:
                 raise LedgerError(f"the ledger file cannot be made: {error.strerror}") from None
         with self.writing(None) as rows:

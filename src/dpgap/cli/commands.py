@@ -71,10 +71,9 @@ def progress(
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """A command that was called wrongly. Where the class is found depends on Typer's version."""
 
-_WORD = re.compile(r"\w+")
 _SUBJECTS = re.compile(r"where(?=: )|(\w+(, | and | or ))*\w+ (must|needs?)\b( \w+)?")
 """What a message is about, and what that needs."""
-_ARGUMENT = re.compile(r"(?<![\w'\"./-])[a-z]+_[a-z]+(?![\w'\"./-])")
+_ARGUMENT = re.compile(r"(?<![\w'\"./-])[a-z_]+(?![\w'\"./-])")
 _SET = re.compile(r"(?<![\w'\"./-])([a-z_]+)=(['\"])(.*?)\2")
 _INDENTED = "\n  "
 
@@ -122,16 +121,17 @@ def _with_options(message: str, command: Any) -> str:
     parameters: list[Any] = getattr(command, "params", [])
     options: dict[str, str] = {it.name: it.opts[0] for it in parameters if "-" in it.opts[0][:1]}
 
-    def named(found: re.Match[str]) -> str:
-        return options.get(found[0], found[0])
-
     def stated(found: re.Match[str]) -> str:
         return f"{options[found[1]]} {found[3]}" if found[1] in options else found[0]
+
+    def named(found: re.Match[str]) -> str:
+        is_argument = found.start() < end or "_" in found[0]
+        return options.get(found[0], found[0]) if is_argument else found[0]
 
     message = _SET.sub(stated, message)
     head = _SUBJECTS.match(message)
     end = head.end() if head else 0
-    return _WORD.sub(named, message[:end]) + _ARGUMENT.sub(named, message[end:])
+    return _ARGUMENT.sub(named, message)
 
 
 def say_error(message: str) -> None:

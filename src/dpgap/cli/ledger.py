@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # A ledger for a spreadsheet.
 
 
-_TEXTS = ("person", "actor", "kind", "reservation", "purpose", "reason", "key", "who")
+_TEXTS = "dataset number at person actor kind reservation purpose reason key who".split()
 _NUMBERS = ("epsilon", "delta", "total", "spent", "reserved", "remaining")
 
 
@@ -35,10 +35,9 @@ def to_csv(books: "list[list[Entry]]") -> str:
 
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow(["dataset", "number", "at", *_TEXTS, *_NUMBERS, "exact epsilon", "hash"])
+    writer.writerow([*_TEXTS, *_NUMBERS, "exact epsilon", "hash"])
     for entry in (each for book in books for each in book):
-        row = [in_a_cell(entry.dataset), entry.number, entry.at]
-        row += [in_a_cell(getattr(entry, name)) for name in _TEXTS]
+        row = [in_a_cell(getattr(entry, name)) for name in _TEXTS]
         row += [approximately(getattr(entry, name), 12) for name in _NUMBERS]
         writer.writerow([*row, in_a_cell(readable_text(entry.epsilon)), entry.hash])
     return out.getvalue()
