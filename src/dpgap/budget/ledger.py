@@ -70,7 +70,7 @@ class Ledger:
     def __init__(self, url: str) -> None:
         self._store = Store(url)
         self._user = self._store.user or requests.system_user()
-        """Whose request it is unless somebody says so: the database's user, else the system's."""
+        """Who asks, unless a person is named: the user of the database, or else of the system."""
 
     def create(
         self,
@@ -94,7 +94,7 @@ class Ledger:
         families of types) state what the budget is for: a release that contradicts them is
         refused before it is charged. Where a table is stated and neighbours are not, they are
         "add-or-remove". A second budget for the same table and unit is refused, unless `beside`
-        names the data set that has the other. `reason` is kept.
+        names the data set that has the first. The ledger keeps the `reason`.
         """
         name = requests.require_name(dataset)
         total = granted(epsilon, delta)
@@ -112,7 +112,7 @@ class Ledger:
         return LedgerAccount(self, self._last(requests.require_name(dataset)).dataset)
 
     def steward(self, dataset: str) -> Steward:
-        """What may be done with the budget of `dataset` besides spending it."""
+        """The steward of `dataset`, who changes its budget and does not spend it."""
         return Steward(self, self._last(requests.require_name(dataset)).dataset)
 
     def datasets(self) -> list[str]:
@@ -155,7 +155,7 @@ class Ledger:
     def outline(
         self, dataset: str, *, since: str | None = None, until: str | None = None
     ) -> Outline | None:
-        """A book in some hundred of its entries, however long it is; None if it had none yet."""
+        """A book in some hundred of its entries, however long it is; None if it has none."""
         name = requests.require_name(dataset)
         with self._store.reading() as rows:
             first, end = _range(rows, name, since, until)
@@ -196,8 +196,8 @@ class Ledger:
         """One book, or all of them, as JSON that `verify_export` reads without the ledger.
 
         Each entry is there with its version, its body as it was sealed, and the hash of exactly
-        this text. `since` and `until` are days, as in `entries`. With `documents`, what was
-        released is there, too, but for documents of dpgap before 0.2.1 that tell too much.
+        this text. `since` and `until` are days, as in `entries`. With `documents`, the released
+        documents are there too, except those of dpgap before 0.2.1 that tell too much.
         """
         names = self.datasets() if dataset is None else [self.account(dataset).dataset]
         books = {name: self.entries(name, since=since, until=until) for name in names}
@@ -256,7 +256,7 @@ class Ledger:
             return self._as_of_now(rows, balance)
 
     def _as_of_now(self, rows: Rows, balance: Balance, actor: str | None = None) -> Balance:
-        """The balance after the new period that has begun by the database's clock, if one has."""
+        """The balance, after a new period if one has begun by the clock of the database."""
         renewal = balance.last.renewal
         if renewal is None or not renewal.is_over(at := rows.now()):
             return balance
@@ -284,7 +284,7 @@ def _range(rows: Rows, dataset: str, since: str | None, until: str | None) -> tu
 
 
 _FORMAT = 2
-"""The format of exports. The first said nothing of it, had no documents, and held whole books."""
+"""The format of exports. Format 1 had no number, no documents, and only whole books."""
 _ORPHAN = "entry {} is missing, though its document is there"
 _NO_HEAD = (
     "no entry has the hash {}: the ledger was rewritten, truncated or restored from an older copy, "
@@ -377,10 +377,10 @@ class LedgerAccount:
     ) -> "LedgerAccount":
         """The same account, used by a person, for a reason, for the request with this key.
 
-        A person is a name: whoever calls must know who it is. What is sent twice with one `key` is
-        charged once. With `joins`, so is a question that somebody else asked within the last
-        minute and has no answer to yet: `AlreadyCharged` names their entry. A `quota` bounds what
-        the person asks in a day: `QuotaExhausted`.
+        A person is a name: the caller must know who it is. A request that is sent twice with one
+        `key` is charged once. With `joins`, a question that another request asked within the last
+        minute is not charged: `AlreadyCharged` names that entry. A `quota` limits what the person
+        asks in a day: `QuotaExhausted`.
         """
         for name, words in (("person", person), ("key", key)):
             if words is not None:

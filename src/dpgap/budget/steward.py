@@ -163,10 +163,10 @@ class Steward:
     def _acting(
         self, reason: str | None, person: str = "", *, alone: bool = False, renewed: bool = False
     ) -> Iterator[tuple[Rows, Balance, Author]]:
-        """A transaction in which the entry of an act is written; None: it needs no reason.
+        """The transaction that writes the entry of an act. It needs a reason, unless that is None.
 
-        An act on the total must be on that of the present period, so the budget is `renewed` first:
-        else the first charge of the period would undo the act.
+        An act that changes the total needs the total of the present period, so the budget is
+        `renewed` first. Otherwise the first charge of the period would undo the act.
         """
         if reason is not None and not reason.strip():
             raise ValueError("reason must say why: it is kept in the ledger")

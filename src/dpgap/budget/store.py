@@ -257,7 +257,7 @@ class Document(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """A long book in a few of its entries, as it was after the last of them."""
+    """A long book in a few of its entries, as it was after its last entry."""
 
     last: Entry
     settled: int
@@ -347,8 +347,8 @@ class Rows:
     def place(self, dataset: str, time: str) -> int:
         """How many entries come before a time.
 
-        Those from the first one on that is of this time or later do not: a settlement has the time
-        of its charge, so times may go back.
+        The first entry of this time or later ends them. Entries after it may have earlier times: a
+        settlement has the time of its charge.
         """
         self.require_current()  # older layouts know no times
         first = sql.func.min(self._table.c.number)
@@ -384,7 +384,7 @@ class Rows:
         )
 
     def _in_period(self, last: Entry, waiting: list[Entry]) -> Fraction:
-        """All that is granted up to an entry, but for what was charged before its period."""
+        """The ε that the period of an entry can cost: the total, less what was charged before."""
         if last.renewal is None:
             return Fraction(0)
         since, entry = last.renewal.since, self._table.c

@@ -109,7 +109,7 @@ class Facts(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The days that a file tells of, and where it is written."""
+    """The days that a file is about, and where it is written."""
 
     month: Annotated[str | None, "Only this month, such as 2026-10, in UTC."] = None
     start: Annotated[str | None, option("Only from this day on: 2026-10-01.", "--from")] = None

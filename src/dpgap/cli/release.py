@@ -117,9 +117,9 @@ class Output(NamedTuple):
     force: Force = False
 
     def files(self, inputs: Callable[[], Inputs]) -> dict[str, OutputFile]:
-        """The files by kind, none of which may be one that is read.
+        """The files by kind. None may be a file that is read.
 
-        What must not or cannot be written is refused before anything is counted or paid.
+        A file that must not or cannot be written is refused before anything is counted or paid.
         """
         if self.title is not None and self.html is None:
             raise ValueError("--title is the heading of a page: give --html as well")
@@ -142,7 +142,7 @@ class Output(NamedTuple):
 
 
 def input_files(table: str, domain: str, ledger: str | None) -> Inputs:
-    """All files that a release may read or write besides its output, however they are written."""
+    """All files that a release may read or write besides its output, however a user names them."""
     path = table
     if "://" in table:  # such as duckdb://sales.db?table=may
         with suppress(ValueError):
