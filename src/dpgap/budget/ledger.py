@@ -26,22 +26,9 @@ from fractions import Fraction
 from typing import Any
 
 from dpgap._package import public
-from dpgap.budget import requests
+from dpgap.budget import entries, requests
 from dpgap.budget.account import Amount, Answered, Request, granted, rounded_up, tells_too_much
-from dpgap.budget.entries import (
-    NEW_PERIOD,
-    RESERVE,
-    SETTLE,
-    Author,
-    Balance,
-    Entry,
-    UnreadableEntry,
-    checked,
-    following,
-    hash_of,
-    opening,
-    read_entry,
-)
+from dpgap.budget.entries import Author, Balance, Entry, UnreadableEntry
 from dpgap.budget.entries import LedgerError as LedgerError
 from dpgap.budget.requests import ChargedRequest, Quota
 from dpgap.budget.steward import Steward
@@ -104,7 +91,7 @@ class Ledger:
                 raise ValueError(f"dataset {name!r} has a budget already: {last[-1].granted}")
             requests.refuse_look_alike(name, rows.datasets())
             extra = requests.stating(facts, requests.facts_of_others(rows, name), beside)
-            rows.append(opening(name, total, self._author("", reason), extra))
+            rows.append(entries.opening(name, total, self._author("", reason), extra))
         return LedgerAccount(self, name)
 
     def account(self, dataset: str) -> "LedgerAccount":
@@ -180,7 +167,7 @@ class Ledger:
                 found.append(f"{name}: {error}")
                 continue
             lost = requests.edited_documents(requests.documents_of(self._store, name), book)
-            found += [f"{name}: {flaw}" for flaw in (*checked(book, today=today)[0], *lost)]
+            found += [f"{name}: {flaw}" for flaw in (*entries.checked(book, today=today)[0], *lost)]
             is_there = is_there or any(entry.hash == head for entry in book)
         found += [f"{name}: {_ORPHAN.format(number)}" for name, number in orphans]
         return found if is_there else [*found, _NO_HEAD.format(head)]
@@ -261,7 +248,9 @@ class Ledger:
         if renewal is None or not renewal.is_over(at := rows.now()):
             return balance
         author = self._author("", actor=actor)._replace(at=at)
-        return balance._replace(last=following(Balance(balance.last), NEW_PERIOD, author))
+        return balance._replace(
+            last=entries.following(Balance(balance.last), entries.NEW_PERIOD, author)
+        )
 
     def _renewed(self, rows: Rows, balance: Balance, actor: str | None) -> Balance:
         """The balance as of now; the entry of a new period is written."""
@@ -315,7 +304,7 @@ def verify_export(text: str, *, head: str | None = None) -> tuple[list[str], lis
     books: dict[str, list[Entry]] = {name: [] for name, _ in kept}
     for place, row in enumerate(rows, 1):
         try:
-            entry = read_entry(*row)
+            entry = entries.read_entry(*row)
         except UnreadableEntry as error:
             found.append(f"entry number {place} in the file {error}")
         else:
@@ -324,7 +313,7 @@ def verify_export(text: str, *, head: str | None = None) -> tuple[list[str], lis
     today = datetime.now(UTC).date().isoformat()
     for name, book in books.items():
         first = book[0].number if book and said.get("since") else 0
-        wrong, unchecked = checked(book, first, today)
+        wrong, unchecked = entries.checked(book, first, today)
         own = [document for dataset, document in kept if dataset == name]
         numbers = {entry.number for entry in book}
         wrong += [_ORPHAN.format(it.number) for it in own if it.number not in numbers]
@@ -414,7 +403,7 @@ class LedgerAccount:
             author = ledger._author(person, self.reason, person)
             asked = {"charge": charge, "purpose": request.purpose, "key": self.key}
             asked["extra"] = requests.asked_by(request)
-            entry = rows.append(following(balance, RESERVE, author, **asked))
+            entry = rows.append(entries.following(balance, entries.RESERVE, author, **asked))
         return LedgerReservation(ledger, entry)
 
     def paid(self, identity: str) -> str | None:
@@ -435,7 +424,7 @@ class LedgerAccount:
         """
         with self.ledger._store.reading() as rows:
             end = MOST if before is None else before
-            charged = rows.book(self.dataset, last, end, kind=[RESERVE])
+            charged = rows.book(self.dataset, last, end, kind=[entries.RESERVE])
             ending = rows.book(self.dataset, reservation=[entry.number for entry in charged])
             ended = {entry.reservation: entry for entry in ending}
         return [ChargedRequest(entry, ended.get(entry.number)) for entry in charged]
@@ -528,10 +517,10 @@ class LedgerReservation:
                 raise LedgerError(f"{ledger._store.where} was rewritten: it has lost a reservation")
             extra: dict[str, Any] = {}
             if document is not None:
-                extra = {"document": hash_of(document), "length": len(document)}
+                extra = {"document": entries.hash_of(document), "length": len(document)}
             author = ledger._author(person, self.reason, self.actor or reservation.actor)
             # How long drawing took is private: the book has the time of the charge alone.
             author = author._replace(at=reservation.at)
             stated = {"charge": Amount(spent, reserved.delta), "extra": extra}
-            entry = following(balance, SETTLE, author, reservation, **stated)
+            entry = entries.following(balance, entries.SETTLE, author, reservation, **stated)
             rows.append(entry, document, reservation.extra.get("identity"))
