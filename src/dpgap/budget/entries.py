@@ -473,7 +473,7 @@ def _close(balance: Balance, _: Entry) -> dict[str, Any]:
 def _bind(_: Balance, asked: Entry) -> dict[str, Any]:
     """State the table that the budget is for from now on, in "facts" of `extra`."""
     if "facts" not in asked.extra:
-        raise ValueError("facts must be stated")
+        raise ValueError("table, unit, neighbours or columns must be given")
     return {"bound": asked.number}
 
 

@@ -109,8 +109,6 @@ class Steward:
         If another budget is for the same table and unit, `beside` must name its data set.
         """
         facts = requests.stated_facts(table, unit, neighbours, columns)
-        if facts is None:
-            raise ValueError("table, unit, neighbours or columns must be given")
         with self._acting(reason, alone=True) as (rows, balance, author):
             extra = requests.stating(facts, requests.facts_of_others(rows, self.dataset), beside)
             return rows.append(following(balance, entries.BIND, author, extra=extra))
