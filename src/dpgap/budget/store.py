@@ -21,7 +21,6 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC
 from fractions import Fraction
 from functools import lru_cache
@@ -65,8 +64,7 @@ BUSY_SECONDS = 60
 """How long to wait for other releases that are writing to the same ledger."""
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """Where a ledger is."""
 
     url: sql.URL

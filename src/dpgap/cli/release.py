@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from inspect import Parameter
@@ -67,8 +66,7 @@ _PRINTED: Inputs = [("the standard output", "/dev/stdout"), ("the standard error
 """Where a shell may lead what is printed: a file that is replaced would lose it."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputFile:
+class OutputFile(NamedTuple):
     """A file to write, which must be none of the inputs."""
 
     option: str
