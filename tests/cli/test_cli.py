@@ -11,15 +11,13 @@ import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 import dpgap
 from dpgap.budget.ledger import Ledger
-from dpgap.cli.main import add_later, app
+from dpgap.cli.main import app
 from dpgap.cli.release import OutputFile
 
 HOSTILE = [
@@ -416,22 +414,6 @@ def test_a_plan_for_stated_counts_says_who_is_right_and_refuses_what_it_cannot_r
     twice = CliRunner().invoke(app, [*ask, "--counts", "1:9000,10:2000,10:300"])
     assert twice.exit_code != 0
     assert "--counts must name every rank once" in twice.stderr
-
-
-def test_commands_of_other_parts_are_loaded_when_they_are_called(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def greet(name: str, loud: bool = False) -> None:
-        """Say hello."""
-        print(f"Hello {name}{'!' if loud else '.'}")
-
-    own = typer.Typer()
-    own.command()(lambda: None)
-    add_later(own, "greet", "greetings", "Say hello.")
-    monkeypatch.setitem(sys.modules, "greetings", SimpleNamespace(greet=greet))
-    assert CliRunner().invoke(own, ["greet", "Ann", "--loud"]).stdout == "Hello Ann!\n"
-    assert "--loud" in CliRunner().invoke(own, ["greet", "--help"]).stdout
-    assert CliRunner().invoke(own, ["greet"]).exit_code == 2
 
 
 LISTED = (

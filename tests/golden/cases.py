@@ -298,7 +298,7 @@ _SCRIPTS: dict[str, tuple[str, ...]] = {
         f"ledger lower {_BUDGET} --epsilon 2.5 --reason survey --json",
         f"ledger allow {_BUDGET} --person ann --epsilon 1/3",
         f"ledger bind {_BUDGET} --unit who --reason moved",
-        f"ledger write-off {_BUDGET} --before 2999 --reason lost",
+        f"ledger write-off {_BUDGET} --before 2999-01-01 --reason lost",
         f"ledger close {_BUDGET} --reason done",
         f"top-k {_ASK} {_ITEMS} -k 1 {_BUDGET}",
         f"ledger show {_BUDGET} --all",

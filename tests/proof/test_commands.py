@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from rich.progress import Progress
 from typer.testing import CliRunner
 
 from dpgap import how_to_get
@@ -102,12 +103,13 @@ def test_a_verdict_that_was_not_expected_says_so(monkeypatch):
     assert result.stdout.endswith("1 in all: 1 caught; 1 NOT as expected.\n")
 
 
-def test_progress_counts_what_is_finished_in_any_order(monkeypatch):
-    monkeypatch.setattr(proofs, "workers", lambda: 2)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_progress_counts_what_is_finished(workers, monkeypatch):
+    monkeypatch.setattr(proofs, "workers", lambda: workers)
     finished = []
-    monkeypatch.setattr(proofs.Progress, "advance", lambda *_: finished.append(1))
+    monkeypatch.setattr(Progress, "update", lambda *_, advance: finished.append(advance))
     assert proofs._collected(str, range(9), "Proving", True) == [str(i) for i in range(9)]
-    assert len(finished) == 9
+    assert finished == [1] * 9
 
 
 @pytest.mark.parametrize("command", ["prove", "audit"])

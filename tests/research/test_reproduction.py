@@ -216,9 +216,9 @@ def _command(*given: str, **extra) -> subprocess.CompletedProcess:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (["--runs", "0"], "runs must be at least 1"),
-        (["--figure", "7"], "figure must be one of 1, 2, 3, 4"),
-        (["--data", "/nowhere/at/all"], "data must be a folder or a file"),
+        (["--runs", "0"], "--runs must be at least 1"),
+        (["--figure", "7"], "--figure must be one of 1, 2, 3, 4"),
+        (["--data", "/nowhere/at/all"], "--data must be a folder or a file"),
     ],
 )
 def test_bad_arguments_end_without_a_traceback(given, says):
@@ -238,7 +238,7 @@ def test_a_missing_matplotlib_is_said_before_any_work(tmp_path):
     )
     assert done.returncode != 0
     assert f"figures need matplotlib: {how_to_get('paper')}" in done.stderr
-    assert "data must be" not in done.stderr  # nobody had looked for data yet
+    assert "--data must be" not in done.stderr  # nobody had looked for data yet
     assert "Traceback" not in done.stderr
     assert not out.exists()
 
@@ -287,8 +287,8 @@ WARNINGS = {
 @pytest.mark.parametrize("warning", WARNINGS)
 def test_what_must_be_said_of_the_data_is_said_before_all_else(monkeypatch, kosarak, warning: str):
     data = [replace(kosarak, warning=warning)]
-    monkeypatch.setattr(commands, "load_all", lambda given: data)
-    monkeypatch.setattr(commands, "_watched", lambda *given, **options: ([], []))
+    monkeypatch.setattr("dpgap.research.datasets.load_all", lambda given: data)
+    monkeypatch.setattr(commands, "reproduce_into", lambda *given: ([], []))
     said, as_json_text = _invoke(), _invoke("--json")
     first = WARNINGS[warning]
     assert said.stdout.startswith(first)

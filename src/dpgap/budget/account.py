@@ -5,8 +5,8 @@ before it draws any noise. A crash in between leaves the reservation spent: that
 never privacy. If only the settling fails, the release is returned all the same, with a warning:
 the most that it can have cost is charged.
 
-An *archive* is an account that is told more: a whole `Request`. It can refuse one that it is not
-for, it charges the same request once however often it is sent, and it keeps what was released.
+An *archive* is an account that gets the whole `Request`. It can refuse a request that it is not
+for, it charges a request once even if it is sent twice, and it keeps what was released.
 
 >>> Amount(Fraction(1, 3)) + Amount(Fraction(1, 6), Fraction(1, 10**6))
 Amount(epsilon=Fraction(1, 2), delta=Fraction(1, 1000000))
@@ -82,7 +82,7 @@ class Amount:
         return self.epsilon <= limit.epsilon and self.delta <= limit.delta
 
     def down(self) -> "Amount":
-        """As a total is recorded; one that is too large is refused."""
+        """The amount rounded as a total is recorded. A total that is too large is refused."""
         if self.epsilon >= _TOO_LARGE:
             raise ValueError("epsilon must be less than 10^100")
         return Amount(rounded_down(self.epsilon), rounded_down(self.delta))
@@ -108,7 +108,7 @@ NOTHING = Amount(Fraction(0))
 
 
 def granted(epsilon: Rational, delta: Rational) -> Amount:
-    """A total as it is recorded: rounded down, and its ε above 0."""
+    """The total as it is recorded: rounded down, with an ε above 0."""
     exact = Amount(positive_rational("epsilon", epsilon), rational("delta", delta))
     if not 0 <= exact.delta < 1:
         raise ValueError(f"delta must be at least 0 and less than 1, not {delta!r}")
@@ -191,7 +191,7 @@ class Request:
 
     @property
     def purpose(self) -> str:
-        """One plain line: what is asked."""
+        """The question in one plain line."""
         if isinstance(self.about, str):
             return self.about
         try:
@@ -273,10 +273,10 @@ Kept = TypeVar("Kept", bound=_Document)
 def pay(account: Account | None, request: Request, draw: Callable[[], Kept]) -> Kept:
     """Reserve what is requested, then draw, then settle what that spent.
 
-    All releases pass here but a stream's run, which stays open between its answers: it reserves
-    before and settles after, by the same two functions. The desk, which draws later, passes twice.
+    Every release is paid here, except that of a stream's run: the run stays open between its
+    answers, and calls `reserved` and `settle` itself. The desk draws later, so it calls this twice.
 
-    An account that states its entry keeps the release, which is handed out only after that.
+    If the reservation has a `reference`, the account keeps the release. Only then is it returned.
     """
     reservation = reserved(account, request)
     reference = getattr(reservation, "reference", None)
@@ -287,7 +287,7 @@ def pay(account: Account | None, request: Request, draw: Callable[[], Kept]) -> 
 
 
 def settle(reservation: Any, spent: Fraction, kept: _Document | None = None) -> None:
-    """Tell the account what was spent. If it fails, warn: what was released is handed out."""
+    """Tell the account what was spent. If this fails, warn; the release is returned anyway."""
     if reservation is None:
         return
     with suppress(Exception):
@@ -303,7 +303,7 @@ def settle(reservation: Any, spent: Fraction, kept: _Document | None = None) -> 
 
 
 def reserved(account: Account | None, request: Request) -> Reservation | None:
-    """Set aside what is requested: an archive gets all of it, a plain account ε, words and δ."""
+    """Reserve what is requested. An archive gets all of it, a plain account ε, purpose and δ."""
     if account is None:
         return None
     if isinstance(account, Archive):
@@ -326,8 +326,7 @@ class InMemoryBudget(ProcessBound):
     """A budget in memory, for as long as a program runs: what a session spends from.
 
     It cannot be overspent from several threads, and a forked process cannot spend from its copy. A
-    release that ends in an error stays charged, as everywhere. Whoever wants a budget that outlives
-    the program opens a ledger.
+    release that ends in an error stays charged, as everywhere. A ledger outlives the program.
 
     >>> purse = InMemoryBudget(Amount(Fraction(1)))
     >>> purse.reserve(Fraction(3, 4), "top 10").settle(Fraction(1, 2))
@@ -369,7 +368,7 @@ class InMemoryBudget(ProcessBound):
 
 @dataclass(slots=True)
 class _SetAside:
-    """An amount that one release may use, and what it was taken from."""
+    """The amount that one release may spend, and the budget that it was taken from."""
 
     amount: Amount
     purse: InMemoryBudget

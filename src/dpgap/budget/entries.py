@@ -85,7 +85,7 @@ class Renewal:
     since: str
     """The first day of the newest period that has begun. Only a later one renews the budget."""
     lapsed: int | None
-    """The newest entry at which what was left lapsed. What is credited for before lapses too."""
+    """The newest entry at which unspent ε lapsed. So does what is given back for earlier ones."""
 
     def start(self, at: str) -> str:
         """The first day of the period of a time."""
@@ -341,7 +341,7 @@ class Author(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """Where a book stands: its last entry, and the last that concerns the person who acts next."""
+    """The state of a book: its last entry, and the last entry of the person who acts next."""
 
     last: Entry
     mine: Entry | None = None
@@ -421,9 +421,8 @@ def _reserve(balance: Balance, asked: Entry) -> dict[str, Any]:
 def _settle(balance: Balance, asked: Entry, ended: Entry) -> dict[str, Any]:
     """Replace what was reserved by what was spent; a write-off counts all of it as spent.
 
-    The rest is credited, unless the period that it was reserved in is over and its rest lapsed. If
-    a document is archived, "document" in `extra` is its hash, and "length" says how many characters
-    it has.
+    The rest is given back, unless unspent ε has lapsed since it was reserved. If a document is
+    archived, "document" in `extra` is its hash, and "length" says how many characters it has.
     """
     last, charge, length = balance.last, ended.charge, asked.extra.get("length", 0)
     spent = charge if asked.kind == WRITE_OFF else asked.charge
@@ -472,9 +471,9 @@ def _close(balance: Balance, _: Entry) -> dict[str, Any]:
 
 
 def _bind(_: Balance, asked: Entry) -> dict[str, Any]:
-    """State, in "facts" of `extra` and from now on, the table that the budget is for."""
+    """State the table that the budget is for from now on, in "facts" of `extra`."""
     if "facts" not in asked.extra:
-        raise ValueError("facts must be stated")
+        raise ValueError("table, unit, neighbours or columns must be given")
     return {"bound": asked.number}
 
 
@@ -498,10 +497,10 @@ def _renew(balance: Balance, asked: Entry) -> dict[str, Any]:
 
 
 def _new_period(balance: Balance, asked: Entry) -> dict[str, Any]:
-    """Renew the budget, as the time, which is the database's, lies in a later period.
+    """Renew the budget: by the clock of the database, a later period has begun.
 
-    The key lets a period begin once; no request can have it, as it is not printable. δ stays as it
-    is.
+    The key makes sure that a period begins once. No request can have it, as it is not printable. δ
+    does not change.
     """
     last, period = balance.last, balance.last.renewal
     if period is None or not period.is_over(asked.at):
@@ -560,10 +559,10 @@ def flaws(book: Iterable[Entry]) -> list[str]:
 def checked(
     book: Iterable[Entry], first: int = 0, today: str = "9999"
 ) -> tuple[list[str], list[int]]:
-    """Everything that is wrong with a book, or with its part from the entry `first` on, `today`.
+    """Everything that is wrong with a book, or with its part from the entry `first` on.
 
-    Then the numbers of entries whose sums cannot be checked without those before: the first, and
-    those that end a reservation from before.
+    Then the numbers of entries whose sums cannot be checked without earlier entries: the first, and
+    those that end an earlier reservation. No period may begin after `today`.
     """
     found: list[str] = []
     unchecked: list[int] = []
@@ -588,7 +587,7 @@ def checked(
 
 @dataclass(slots=True)
 class _Replay:
-    """What entries so far say: enough to make the next one again."""
+    """What the entries so far say. It is enough to make the next entry again."""
 
     first: int = 0
     opened: str = ""

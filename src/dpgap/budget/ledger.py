@@ -26,29 +26,9 @@ from fractions import Fraction
 from typing import Any
 
 from dpgap._package import public
-from dpgap.budget import requests
-from dpgap.budget.account import (
-    Amount,
-    Answered,
-    Request,
-    granted,
-    rounded_up,
-    tells_too_much,
-)
-from dpgap.budget.entries import (
-    NEW_PERIOD,
-    RESERVE,
-    SETTLE,
-    Author,
-    Balance,
-    Entry,
-    UnreadableEntry,
-    checked,
-    following,
-    hash_of,
-    opening,
-    read_entry,
-)
+from dpgap.budget import entries, requests
+from dpgap.budget.account import Amount, Answered, Request, granted, rounded_up, tells_too_much
+from dpgap.budget.entries import Author, Balance, Entry, UnreadableEntry
 from dpgap.budget.entries import LedgerError as LedgerError
 from dpgap.budget.requests import ChargedRequest, Quota
 from dpgap.budget.steward import Steward
@@ -77,7 +57,7 @@ class Ledger:
     def __init__(self, url: str) -> None:
         self._store = Store(url)
         self._user = self._store.user or requests.system_user()
-        """Whose request it is unless somebody says so: the database's user, else the system's."""
+        """Who asks, unless a person is named: the user of the database, or else of the system."""
 
     def create(
         self,
@@ -101,7 +81,7 @@ class Ledger:
         families of types) state what the budget is for: a release that contradicts them is
         refused before it is charged. Where a table is stated and neighbours are not, they are
         "add-or-remove". A second budget for the same table and unit is refused, unless `beside`
-        names the data set that has the other. `reason` is kept.
+        names the data set that has the first. The ledger keeps the `reason`.
         """
         name = requests.require_name(dataset)
         total = granted(epsilon, delta)
@@ -111,7 +91,7 @@ class Ledger:
                 raise ValueError(f"dataset {name!r} has a budget already: {last[-1].granted}")
             requests.refuse_look_alike(name, rows.datasets())
             extra = requests.stating(facts, requests.facts_of_others(rows, name), beside)
-            rows.append(opening(name, total, self._author("", reason), extra))
+            rows.append(entries.opening(name, total, self._author("", reason), extra))
         return LedgerAccount(self, name)
 
     def account(self, dataset: str) -> "LedgerAccount":
@@ -119,7 +99,7 @@ class Ledger:
         return LedgerAccount(self, self._last(requests.require_name(dataset)).dataset)
 
     def steward(self, dataset: str) -> Steward:
-        """What may be done with the budget of `dataset` besides spending it."""
+        """The steward of `dataset`, who changes its budget and does not spend it."""
         return Steward(self, self._last(requests.require_name(dataset)).dataset)
 
     def datasets(self) -> list[str]:
@@ -162,7 +142,7 @@ class Ledger:
     def outline(
         self, dataset: str, *, since: str | None = None, until: str | None = None
     ) -> Outline | None:
-        """A book in some hundred of its entries, however long it is; None if it had none yet."""
+        """A book in some hundred of its entries, however long it is; None if it has none."""
         name = requests.require_name(dataset)
         with self._store.reading() as rows:
             first, end = _range(rows, name, since, until)
@@ -187,7 +167,7 @@ class Ledger:
                 found.append(f"{name}: {error}")
                 continue
             lost = requests.edited_documents(requests.documents_of(self._store, name), book)
-            found += [f"{name}: {flaw}" for flaw in (*checked(book, today=today)[0], *lost)]
+            found += [f"{name}: {flaw}" for flaw in (*entries.checked(book, today=today)[0], *lost)]
             is_there = is_there or any(entry.hash == head for entry in book)
         found += [f"{name}: {_ORPHAN.format(number)}" for name, number in orphans]
         return found if is_there else [*found, _NO_HEAD.format(head)]
@@ -203,8 +183,8 @@ class Ledger:
         """One book, or all of them, as JSON that `verify_export` reads without the ledger.
 
         Each entry is there with its version, its body as it was sealed, and the hash of exactly
-        this text. `since` and `until` are days, as in `entries`. With `documents`, what was
-        released is there, too, but for documents of dpgap before 0.2.1 that tell too much.
+        this text. `since` and `until` are days, as in `entries`. With `documents`, the released
+        documents are there too, except those of dpgap before 0.2.1 that tell too much.
         """
         names = self.datasets() if dataset is None else [self.account(dataset).dataset]
         books = {name: self.entries(name, since=since, until=until) for name in names}
@@ -263,12 +243,14 @@ class Ledger:
             return self._as_of_now(rows, balance)
 
     def _as_of_now(self, rows: Rows, balance: Balance, actor: str | None = None) -> Balance:
-        """The balance after the new period that has begun by the database's clock, if one has."""
+        """The balance, after a new period if one has begun by the clock of the database."""
         renewal = balance.last.renewal
         if renewal is None or not renewal.is_over(at := rows.now()):
             return balance
         author = self._author("", actor=actor)._replace(at=at)
-        return balance._replace(last=following(Balance(balance.last), NEW_PERIOD, author))
+        return balance._replace(
+            last=entries.following(Balance(balance.last), entries.NEW_PERIOD, author)
+        )
 
     def _renewed(self, rows: Rows, balance: Balance, actor: str | None) -> Balance:
         """The balance as of now; the entry of a new period is written."""
@@ -285,15 +267,13 @@ class Ledger:
 
 def _range(rows: Rows, dataset: str, since: str | None, until: str | None) -> tuple[int, int]:
     """The number of the first entry of a range of days, and of the first after it."""
-    if since is not None or until is not None:
-        rows.require_current()
     first = 0 if since is None else rows.place(dataset, requests.require_day("since", since))
     end = MOST if until is None else rows.place(dataset, requests.require_day("until", until))
     return first, max(first, end)
 
 
 _FORMAT = 2
-"""The format of exports. The first said nothing of it, had no documents, and held whole books."""
+"""The format of exports. Format 1 had no number, no documents, and only whole books."""
 _ORPHAN = "entry {} is missing, though its document is there"
 _NO_HEAD = (
     "no entry has the hash {}: the ledger was rewritten, truncated or restored from an older copy, "
@@ -324,7 +304,7 @@ def verify_export(text: str, *, head: str | None = None) -> tuple[list[str], lis
     books: dict[str, list[Entry]] = {name: [] for name, _ in kept}
     for place, row in enumerate(rows, 1):
         try:
-            entry = read_entry(*row)
+            entry = entries.read_entry(*row)
         except UnreadableEntry as error:
             found.append(f"entry number {place} in the file {error}")
         else:
@@ -333,7 +313,7 @@ def verify_export(text: str, *, head: str | None = None) -> tuple[list[str], lis
     today = datetime.now(UTC).date().isoformat()
     for name, book in books.items():
         first = book[0].number if book and said.get("since") else 0
-        wrong, unchecked = checked(book, first, today)
+        wrong, unchecked = entries.checked(book, first, today)
         own = [document for dataset, document in kept if dataset == name]
         numbers = {entry.number for entry in book}
         wrong += [_ORPHAN.format(it.number) for it in own if it.number not in numbers]
@@ -386,10 +366,10 @@ class LedgerAccount:
     ) -> "LedgerAccount":
         """The same account, used by a person, for a reason, for the request with this key.
 
-        A person is a name: whoever calls must know who it is. What is sent twice with one `key` is
-        charged once. With `joins`, so is a question that somebody else asked within the last
-        minute and has no answer to yet: `AlreadyCharged` names their entry. A `quota` bounds what
-        the person asks in a day: `QuotaExhausted`.
+        A person is a name: the caller must know who it is. A request that is sent twice with one
+        `key` is charged once. With `joins`, a question that another request asked within the last
+        minute is not charged: `AlreadyCharged` names that entry. A `quota` limits what the person
+        asks in a day: `QuotaExhausted`.
         """
         for name, words in (("person", person), ("key", key)):
             if words is not None:
@@ -423,7 +403,7 @@ class LedgerAccount:
             author = ledger._author(person, self.reason, person)
             asked = {"charge": charge, "purpose": request.purpose, "key": self.key}
             asked["extra"] = requests.asked_by(request)
-            entry = rows.append(following(balance, RESERVE, author, **asked))
+            entry = rows.append(entries.following(balance, entries.RESERVE, author, **asked))
         return LedgerReservation(ledger, entry)
 
     def paid(self, identity: str) -> str | None:
@@ -449,7 +429,7 @@ class LedgerAccount:
         """
         with self.ledger._store.reading() as rows:
             end = MOST if before is None else before
-            charged = rows.book(self.dataset, last, end, kind=[RESERVE])
+            charged = rows.book(self.dataset, last, end, kind=[entries.RESERVE])
             ending = rows.book(self.dataset, reservation=[entry.number for entry in charged])
             ended = {entry.reservation: entry for entry in ending}
         return [ChargedRequest(entry, ended.get(entry.number)) for entry in charged]
@@ -541,13 +521,11 @@ class LedgerReservation:
             if reservation.hash not in (each.hash for each in found):
                 raise LedgerError(f"{ledger._store.where} was rewritten: it has lost a reservation")
             extra: dict[str, Any] = {}
-            kept = None
             if document is not None:
-                extra = {"document": hash_of(document), "length": len(document)}
-                number, identity = balance.last.number + 1, reservation.extra.get("identity")
-                kept = Document(number, identity, document)
+                extra = {"document": entries.hash_of(document), "length": len(document)}
             author = ledger._author(person, self.reason, self.actor or reservation.actor)
             # How long drawing took is private: the book has the time of the charge alone.
             author = author._replace(at=reservation.at)
             stated = {"charge": Amount(spent, reserved.delta), "extra": extra}
-            rows.append(following(balance, SETTLE, author, reservation, **stated), kept)
+            entry = entries.following(balance, entries.SETTLE, author, reservation, **stated)
+            rows.append(entry, document, reservation.extra.get("identity"))

@@ -20,14 +20,7 @@ from dpgap.budget.account import (
     Request,
     rounded_up,
 )
-from dpgap.budget.entries import (
-    RESERVE,
-    SETTLE,
-    Entry,
-    LedgerError,
-    hash_of,
-    read_number,
-)
+from dpgap.budget.entries import RESERVE, SETTLE, Entry, LedgerError, hash_of, read_number
 from dpgap.budget.store import Document, Rows, Store
 from dpgap.question import Neighbours
 
@@ -329,7 +322,7 @@ def document_of(rows: Rows, dataset: str, since: str = "", **wanted: Any) -> str
 def documents_of(store: Store, dataset: str, first: int = 0) -> Iterator[Document]:
     """The documents of a data set, from the entry `first` on.
 
-    A few are read at a time: who writes to SQLite waits for whoever reads.
+    Few are read at a time, because a writer to SQLite waits for every reader.
     """
     several = [Document(first - 1, None, "")]
     while several:
@@ -343,8 +336,8 @@ def edited_documents(
 ) -> list[str]:
     """Documents that were edited, put to another entry, or removed.
 
-    Those that are younger than the book are passed over. One whose reservation came before the
-    book's first entry is compared with its hash alone.
+    Documents that are newer than the book are left out. If the reservation came before the book's
+    first entry, the document is compared with its hash alone.
     """
     by_number = {entry.number: entry for entry in book}
     archived = {entry.number for entry in book if "document" in entry.extra} - {*left_out}
@@ -443,7 +436,7 @@ def charged_before(rows: Rows, entry: Entry, request: Request) -> Exception:
 
 
 def refuse_if_under_way(rows: Rows, found: list[Entry], identity: str) -> None:
-    """Refuse to charge a question that another request asks just now, or has just had answered."""
+    """Refuse to charge a question that another request asked a moment ago."""
     now = datetime.now(UTC)
     since, until = (at.isoformat(timespec="microseconds") for at in (now - _LATELY, now + _LATELY))
     for entry in found:
@@ -456,7 +449,7 @@ def refuse_if_under_way(rows: Rows, found: list[Entry], identity: str) -> None:
 
 
 class Quota(NamedTuple):
-    """What bounds the requests of one person, whatever the budget has left."""
+    """The limits for the requests of one person, whatever is left of the budget."""
 
     requests: int
     """How many are charged in a day of UTC."""

@@ -17,7 +17,6 @@ dpgap.BudgetExhausted: 'ann' may spend ε = 0.5 of data set 'sales' and has spen
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -110,8 +109,6 @@ class Steward:
         If another budget is for the same table and unit, `beside` must name its data set.
         """
         facts = requests.stated_facts(table, unit, neighbours, columns)
-        if facts is None:
-            raise ValueError("table, unit, neighbours or columns must be given")
         with self._acting(reason, alone=True) as (rows, balance, author):
             extra = requests.stating(facts, requests.facts_of_others(rows, self.dataset), beside)
             return rows.append(following(balance, entries.BIND, author, extra=extra))
@@ -140,14 +137,13 @@ class Steward:
         return self.ledger._now(self.dataset, person)
 
     def stale(self, before: str | None = None) -> list[Entry]:
-        """Reservations that were never settled; if a time is given, those made before it.
+        """Reservations that were never settled.
 
-        A time is a year, a month, a day or a moment, in UTC unless it says otherwise: "2026-11",
-        "2026-11-01", "2026-11-01T12:00".
+        With `before`, a day such as "2026-11-01" in UTC, those that were made before it.
         """
-        end = None if before is None else _moment(before)
+        day = None if before is None else requests.require_day("before", before)
         with self.ledger._store.reading() as rows:
-            return [it for it in rows.waiting(self.dataset) if end is None or it.at < end]
+            return [it for it in rows.waiting(self.dataset) if day is None or it.at < day]
 
     def written_off(self, last: int) -> list[Entry]:
         """The last few entries that wrote a reservation off, oldest first."""
@@ -165,15 +161,15 @@ class Steward:
     def _acting(
         self, reason: str | None, person: str = "", *, alone: bool = False, renewed: bool = False
     ) -> Iterator[tuple[Rows, Balance, Author]]:
-        """A transaction in which the entry of an act is written; None: it needs no reason.
+        """The transaction that writes the entry of an act. It needs a reason, unless that is None.
 
-        An act on the total must be on that of the present period, so the budget is `renewed` first:
-        else the first charge of the period would undo the act.
+        An act that changes the total needs the total of the present period, so the budget is
+        `renewed` first. Otherwise the first charge of the period would undo the act.
         """
         if reason is not None and not reason.strip():
             raise ValueError("reason must say why: it is kept in the ledger")
         ledger = self.ledger
-        with ledger._store.writing(self.dataset, alone) as rows:
+        with ledger._store.writing(None if alone else self.dataset) as rows:
             balance, _ = ledger._balance(rows, self.dataset, person)
             if renewed:
                 balance = ledger._renewed(rows, balance, self.person)
@@ -198,14 +194,3 @@ def _same_share(balance: Balance, epsilon: Fraction) -> Fraction:
     if mine is not None and mine.allowance is not None:
         return mine.allowance.delta
     return last.granted.delta * (min(Fraction(1), epsilon / last.total) if last.total else 1)
-
-
-def _moment(before: str) -> str:
-    """A time as entries write it, so that both can be compared as text."""
-    try:
-        rest = {4: "-01-01", 7: "-01"}.get(len(before), "")
-        moment = datetime.fromisoformat(before + rest)
-        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise ValueError(f"before must be a time such as 2026-11-01, not {before!r}") from None
-    return moment.isoformat(timespec="microseconds")

@@ -21,7 +21,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from datetime import UTC
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -64,8 +64,7 @@ BUSY_SECONDS = 60
 """How long to wait for other releases that are writing to the same ledger."""
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """Where a ledger is."""
 
     url: sql.URL
@@ -145,11 +144,11 @@ def _begin(connection: sql.Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options().get("dpgap_begin", "BEGIN"))
 
 
-_MISSING = re.compile(
-    r'(?:no such table: (?:main\.)?|relation ")(?P<table>\w+)'
-    r'|(?P<kind>role|database) "(?P<name>[^"]+)" does not exist'
-)
 _TROUBLES = {
+    r'(?:no such table: (?:main\.)?|relation ")(\w+)': (
+        "is no ledger yet: it has no table {!r} (`dpgap ledger create`)"
+    ),
+    r'(role|database) "([^"]+)" does not exist': "cannot be opened: its server has no {} {!r}",
     "read-?only": "is read-only",
     "full|no space": "has no room left on the disk",
     "locked|lock timeout": "is busy with other releases",
@@ -165,19 +164,18 @@ _TROUBLES = {
 def trouble(error: SQLAlchemyError) -> str:
     """What is wrong with the ledger, in our own words."""
     cause = str(getattr(error, "orig", None) or error).lower()
-    if missing := _MISSING.search(cause):
-        if missing["table"]:
-            return f"is no ledger yet: it has no table {missing['table']!r} (`dpgap ledger create`)"
-        return f"cannot be opened: its server has no {missing['kind']} {missing['name']!r}"
-    return next((words for sign, words in _TROUBLES.items() if re.search(sign, cause)), "failed")
+    for sign, words in _TROUBLES.items():
+        if found := re.search(sign, cause):
+            return words.format(*found.groups())
+    return "failed"
 
 
 # --------------------------------------------------------------------------------------------------
 
 
-_CREATING = 0x6470676170
-"""The number of the lock that lets one process at a time open or migrate budgets in PostgreSQL."""
-_CHARGING = 0x64706761
+_ALL = 0x6470676170
+"""A lock in PostgreSQL. Who creates or migrates budgets takes it alone; other writers share it."""
+_ONE = 0x64706761
 """With a hash of the data set's name, the lock that lets one process at a time write to it."""
 
 MOST = (1 << 31) - 1
@@ -257,7 +255,7 @@ class Document(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """A long book in a few of its entries, as it was after the last of them."""
+    """A long book in a few of its entries, as it was after its last entry."""
 
     last: Entry
     settled: int
@@ -280,7 +278,7 @@ class Rows:
     """The rows of a ledger, within one transaction."""
 
     def __init__(self, store: "Store", connection: sql.Connection) -> None:
-        self._connection, self._where = connection, store.where
+        self.connection, self._where = connection, store.where
         self.layout = store.layout(connection) or THIRD
         self._table = _OLDER.get(self.layout, _ENTRIES)
         # The first layout has no documents: a table without rows stands for them.
@@ -298,7 +296,7 @@ class Rows:
     def datasets(self) -> list[str]:
         """The names of all data sets."""
         column = self._table.c.dataset
-        return list(self._connection.scalars(sql.select(column).distinct().order_by(column)))
+        return list(self.connection.scalars(sql.select(column).distinct().order_by(column)))
 
     def book(
         self,
@@ -312,11 +310,10 @@ class Rows:
 
         `kind` or `reservation` say which ones: those of some kinds, or that end some reservations.
         """
-        entry, found = self._table.c, self._of(dataset)
+        entry = self._table.c
+        found = self._of(dataset, entry.number >= first, entry.number < min(before, MOST))
         if last is not None:  # else the order is ours: for it, SQLite would look at every entry
             found = found.order_by(entry.number.desc()).limit(last)
-        if before != MOST or first:
-            found = found.where(entry.number < min(before, MOST), entry.number >= first)
         for name, values in wanted.items():
             found = found.where(entry[name].in_(values))
         return sorted(self._read(found), key=lambda entry: entry.number)
@@ -327,8 +324,8 @@ class Rows:
         With an `identity`, a hash, also the last reservation that asked this question. They come in
         the order of their numbers, in one question to the database.
         """
-        known = {it: wanted[it] for it in wanted if it in self._table.c}  # older layouts lack some
-        given = {name: it for name, it in known.items() if it not in (None, "")}
+        known = self._table.c  # older layouts lack some
+        given = {it: wanted[it] for it in wanted if it in known and wanted[it] not in (None, "")}
         return self._read(_finding(self.layout, tuple(given)), {"dataset": dataset, **given})
 
     def require(self, dataset: str, **wanted: Any) -> list[Entry]:
@@ -348,12 +345,13 @@ class Rows:
     def place(self, dataset: str, time: str) -> int:
         """How many entries come before a time.
 
-        Those from the first one on that is of this time or later do not: a settlement has the time
-        of its charge, so times may go back.
+        The first entry of this time or later ends them. Entries after it may have earlier times: a
+        settlement has the time of its charge.
         """
+        self.require_current()  # older layouts know no times
         first = sql.func.min(self._table.c.number)
         later = self._of(dataset, self._table.c.at >= time).with_only_columns(first)
-        found = self._connection.scalar(later)
+        found = self.connection.scalar(later)
         return self.require(dataset)[-1].number + 1 if found is None else int(found)
 
     def waiting(self, dataset: str, end: int = MOST) -> list[Entry]:
@@ -374,7 +372,7 @@ class Rows:
         spread = {*range(first, last.number, max(0, last.number - first) // _SPREAD + 1), 0}
         return Outline(
             last,
-            self._connection.scalar(settled.with_only_columns(sql.func.count())) or 0,
+            self.connection.scalar(settled.with_only_columns(sql.func.count())) or 0,
             waiting,
             self.people(dataset, end),
             self.book(dataset, before=end, kind=[RESERVE, SETTLE, WRITE_OFF], **unnamed),
@@ -384,7 +382,7 @@ class Rows:
         )
 
     def _in_period(self, last: Entry, waiting: list[Entry]) -> Fraction:
-        """All that is granted up to an entry, but for what was charged before its period."""
+        """The ε that the period of an entry can cost: the total, less what was charged before."""
         if last.renewal is None:
             return Fraction(0)
         since, entry = last.renewal.since, self._table.c
@@ -413,7 +411,9 @@ class Rows:
         is_there = all(0 <= number <= MOST for number in wanted.values())
         return next(iter(self.book(dataset, **listed)), None) if is_there else None
 
-    def append(self, entry: Entry, archived: Document | None = None) -> Entry:
+    def append(
+        self, entry: Entry, document: str | None = None, identity: str | None = None
+    ) -> Entry:
         """Write and return one entry, and write the document that it archives.
 
         If the entry could not be read again, nothing is written.
@@ -426,23 +426,23 @@ class Rows:
                 "nothing was written to the ledger, because it could not be read back: persons, "
                 "purposes and reasons must be text, and carry must be True or False"
             ) from None
-        self._connection.execute(_ENTRIES.insert(), row)
-        if archived is not None:
-            kept = {"dataset": entry.dataset, **archived._asdict()}
-            self._connection.execute(_DOCUMENTS.insert(), kept)
+        self.connection.execute(_ENTRIES.insert(), row)
+        if document is not None:
+            kept = Document(entry.number, identity, document)._asdict()
+            self.connection.execute(_DOCUMENTS.insert(), kept | {"dataset": entry.dataset})
         return entry
 
     def document(self, dataset: str, **wanted: Any) -> Document | None:
         """The document that the entry of a `number` settled, or the newest of an `identity`."""
         found = self._kept(dataset).filter_by(**wanted).order_by(self._documents.c.number.desc())
-        row = self._connection.execute(found.limit(1)).first()
+        row = self.connection.execute(found.limit(1)).first()
         return None if row is None else Document(*row[1:])
 
     def documents(self, dataset: str, after: int, most: int) -> list[Document]:
         """The next few documents of a data set after an entry, oldest first."""
         number = self._documents.c.number
         found = self._kept(dataset).where(number > after).order_by(number).limit(most)
-        return [Document(*row[1:]) for row in self._connection.execute(found)]
+        return [Document(*row[1:]) for row in self.connection.execute(found)]
 
     def orphans(self, dataset: str | None = None) -> list[tuple[str, int]]:
         """The data sets and numbers of documents that have no entry: all, or of one data set."""
@@ -453,12 +453,12 @@ class Rows:
         found = found.where(entry.number.is_(None)).order_by(kept.dataset, kept.number)
         if dataset is not None:
             found = found.where(kept.dataset == dataset)
-        return [(name, number) for name, number in self._connection.execute(found)]
+        return [(name, number) for name, number in self.connection.execute(found)]
 
     def archived(self, dataset: str) -> int:
         """How many characters the documents of a data set have, added up."""
         added = sql.func.sum(sql.func.length(self._documents.c.document))
-        return self._connection.scalar(self._kept(dataset).with_only_columns(added)) or 0
+        return self.connection.scalar(self._kept(dataset).with_only_columns(added)) or 0
 
     def usage(self, dataset: str, person: str, since: str, until: str) -> tuple[int, int]:
         """How many requests of a person there were from a time to another; characters archived."""
@@ -466,15 +466,17 @@ class Rows:
         found = self._of(dataset, entry.person == person, entry.at >= since, entry.at < until)
         requests = sql.func.count(sql.case((entry.kind == RESERVE, 1)))
         characters = sql.func.coalesce(sql.func.sum(entry.length), 0)
-        counted = self._connection.execute(found.with_only_columns(requests, characters)).one()
+        counted = self.connection.execute(found.with_only_columns(requests, characters)).one()
         return counted[0], counted[1]
 
     def now(self) -> str:
-        """The time by the database's clock, as entries write it."""
-        return str(self._connection.scalar(_CLOCKS[self._connection.dialect.name]))
+        """The time by the database's clock, in UTC and as entries write it."""
+        moment = self.connection.execute(sql.select(sql.func.now())).scalar_one()
+        in_utc = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return in_utc.isoformat(timespec="microseconds")
 
     def _read(self, found: sql.Select[Any], given: dict[str, Any] | None = None) -> list[Entry]:
-        return [_entry(row, self.layout) for row in self._connection.execute(found, given)]
+        return [_entry(row, self.layout) for row in self.connection.execute(found, given)]
 
     def _kept(self, dataset: str) -> sql.Select[Any]:
         return sql.select(self._documents).where(self._documents.c.dataset == dataset)
@@ -510,59 +512,49 @@ class Store:
             yield Rows(self, connection)
 
     @contextmanager
-    def writing(self, dataset: str, alone: bool = False) -> Iterator[Rows]:
-        """A transaction that no other writer to this data set can overlap.
-
-        If it is `alone`, no creation can either.
-        """
-        with self._reached(), self._locking(alone) as connection:
-            is_server = connection.dialect.name == "postgresql"
-            if is_server and not (self._is_current or alone):
-                # Wait until no migration is under way, and let none begin in this transaction.
-                connection.execute(sql.select(sql.func.pg_advisory_xact_lock_shared(_CREATING)))
-            rows = Rows(self, connection)
+    def writing(self, dataset: str | None) -> Iterator[Rows]:
+        """A transaction that no other writer to this data set can overlap; None: none at all."""
+        with self._locking(dataset) as rows:
             rows.require_current()
-            if is_server:  # SQLite has locked it all already
-                named = sql.func.hashtext(dataset)
-                connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_CHARGING, named)))
             yield rows
 
     @contextmanager
     def creating(self) -> Iterator[Rows]:
-        """A transaction that no other creation can overlap; it makes tables if there are none."""
+        """A transaction that no other writer can overlap; it makes tables if there are none."""
         if self._file is not None and not self._file.exists():
             try:  # only its owner can read and write it; journals take its mode
-                os.close(os.open(self._file, os.O_CREAT | os.O_RDWR, 0o600))
+                self._file.touch(mode=0o600)
             except OSError as error:
                 raise LedgerError(f"the ledger file cannot be made: {error.strerror}") from None
-        with self._reached(), self._locking() as connection:
-            rows = Rows(self, connection)
-            rows.require_current()
-            if self.layout(connection) is None:  # nobody notes a layout that may be rolled back
-                _make_tables(connection)
+        with self.writing(None) as rows:
+            if (
+                self.layout(rows.connection) is None
+            ):  # nobody notes a layout that may be rolled back
+                _make_tables(rows.connection)
             yield rows
 
     def migrate(self, author: Author) -> list[Entry]:
         """Give every book the third layout, in one transaction; the entries that say so."""
-        with self._reached(), self._locking() as connection:
-            if self.layout(connection) is None:
+        with self._locking(None) as rows:
+            if self.layout(rows.connection) is None:
                 raise LedgerError(f"there is no ledger at {self.where}, so nothing to migrate")
-            rows = Rows(self, connection)
-            return [] if rows.layout == THIRD else _migrate(connection, rows, author)
+            return [] if rows.layout == THIRD else _migrate(rows, author)
 
     @contextmanager
-    def _locking(self, alone: bool = True) -> Iterator[sql.Connection]:
-        """A transaction that writes; in SQLite the only one.
-
-        If it is `alone`, no other creation or migration can overlap.
-        """
+    def _locking(self, dataset: str | None) -> Iterator[Rows]:
+        """A transaction of the only writer to a data set, or to the ledger, of whatever layout."""
         writer = self.engine.execution_options(dpgap_begin="BEGIN IMMEDIATE")
-        with writer.begin() as connection:
-            if connection.dialect.name == "postgresql":  # else a crash may forget what was charged
+        with self._reached(), writer.begin() as connection:
+            if connection.dialect.name == "postgresql":  # SQLite has locked it all already
+                # Else a crash may forget what was charged.
                 connection.execute(sql.text("SET LOCAL synchronous_commit = on"))
-                if alone:
-                    connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_CREATING)))
-            yield connection
+                if dataset is None:
+                    connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_ALL)))
+                else:
+                    connection.execute(sql.select(sql.func.pg_advisory_xact_lock_shared(_ALL)))
+                    named = sql.func.hashtext(dataset)
+                    connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_ONE, named)))
+            yield Rows(self, connection)
 
     def layout(self, connection: sql.Connection) -> int | None:
         """Which layout the ledger has; None if there is no ledger yet."""
@@ -607,8 +599,9 @@ def _make_tables(connection: sql.Connection) -> None:
     connection.execute(_LAYOUT.insert().values(layout=THIRD))
 
 
-def _migrate(connection: sql.Connection, rows: Rows, author: Author) -> list[Entry]:
+def _migrate(rows: Rows, author: Author) -> list[Entry]:
     """Copy every entry as it is, with its hash; then say in each book that it was migrated."""
+    connection = rows.connection
     if connection.dialect.name == "postgresql":
         connection.execute(sql.text("LOCK TABLE dpgap_entries IN ACCESS EXCLUSIVE MODE"))
         # dpgap before 0.3 could make roles that work through views of the tables.
@@ -639,15 +632,6 @@ def _finding(layout: int, names: tuple[str, ...]) -> sql.Select[Any]:
     numbers = [each.scalar_subquery() for each in (newest, *looked_up)]
     found = entry.number.in_([*numbers, *([given["number"]] if "number" in given else [])])
     return sql.select(table).where(entry.dataset == given["dataset"], found).order_by(entry.number)
-
-
-_CLOCKS = {
-    "sqlite": sql.text("SELECT strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now')"),
-    "postgresql": sql.text(
-        "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC',"
-        """ 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')"""
-    ),
-}
 
 
 def _row(entry: Entry, body: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, signature
 from typing import Annotated, Any, TextIO
 
@@ -47,6 +47,20 @@ def let_go_if_broken(stream: TextIO | None) -> None:
             os.close(nowhere)
 
 
+@contextmanager
+def progress(
+    doing: str, total: int | None = None, *, is_quiet: bool = False
+) -> Iterator[Callable[..., None]]:
+    """Show a bar on the error stream, if somebody is looking. What it yields moves the bar."""
+    from rich.console import Console  # they load slowly
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    console.quiet = is_quiet or not console.is_interactive
+    with Progress(console=console, transient=True, disable=console.quiet) as bar:
+        yield partial(bar.update, bar.add_task(doing, total=total))
+
+
 # --------------------------------------------------------------------------------------------------
 # One way to fail: one line that begins with `dpgap:`, and an exit code.
 #
@@ -57,10 +71,9 @@ def let_go_if_broken(stream: TextIO | None) -> None:
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """A command that was called wrongly. Where the class is found depends on Typer's version."""
 
-_WORD = re.compile(r"\w+")
 _SUBJECTS = re.compile(r"where(?=: )|(\w+(, | and | or ))*\w+ (must|needs?)\b( \w+)?")
 """What a message is about, and what that needs."""
-_ARGUMENT = re.compile(r"(?<![\w'\"./-])[a-z]+_[a-z]+(?![\w'\"./-])")
+_ARGUMENT = re.compile(r"(?<![\w'\"./-])[a-z_]+(?![\w'\"./-])")
 _SET = re.compile(r"(?<![\w'\"./-])([a-z_]+)=(['\"])(.*?)\2")
 _INDENTED = "\n  "
 
@@ -108,16 +121,17 @@ def _with_options(message: str, command: Any) -> str:
     parameters: list[Any] = getattr(command, "params", [])
     options: dict[str, str] = {it.name: it.opts[0] for it in parameters if "-" in it.opts[0][:1]}
 
-    def named(found: re.Match[str]) -> str:
-        return options.get(found[0], found[0])
-
     def stated(found: re.Match[str]) -> str:
         return f"{options[found[1]]} {found[3]}" if found[1] in options else found[0]
+
+    def named(found: re.Match[str]) -> str:
+        is_argument = found.start() < end or "_" in found[0]
+        return options.get(found[0], found[0]) if is_argument else found[0]
 
     message = _SET.sub(stated, message)
     head = _SUBJECTS.match(message)
     end = head.end() if head else 0
-    return _WORD.sub(named, message[:end]) + _ARGUMENT.sub(named, message[end:])
+    return _ARGUMENT.sub(named, message)
 
 
 def say_error(message: str) -> None:
@@ -182,7 +196,6 @@ def option(help: str, *flags: str, panel: str | None = None) -> Any:
 
 
 JSON = Annotated[bool, "Print JSON."]
-AsJSON = Annotated[bool, option("Print JSON.", "--json")]
 PageTitle = Annotated[str | None, "The heading of the page."]
 Force = Annotated[bool, "Replace files that are there already."]
 
@@ -220,23 +233,19 @@ class CommandLine(typer.Typer):
         It has these options too, which are given to it as the dictionary `stated`.
         """
         taken: list[Parameter] = []
-        groups: dict[str, Any] = {}
-        names = [each.name for each in options]
+        groups: dict[str, tuple[Callable[..., Any], list[Parameter]]] = {}
         for name, parameter in signature(command).parameters.items():
             if name == "stated":
-                taken += options
+                groups[name] = dict, list(options)
             elif hasattr(parameter.annotation, "_fields"):
-                groups[name] = parameter.annotation
-                taken += signature(groups[name]).parameters.values()
-            else:
-                taken.append(parameter)
+                kind = parameter.annotation
+                groups[name] = kind, list(signature(kind).parameters.values())
+            taken += groups[name][1] if name in groups else [parameter]
 
         @wraps(command)
         def flat(**given: Any) -> None:
-            for name, kind in groups.items():
-                given[name] = kind(*map(given.pop, kind._fields))
-            if names:
-                given["stated"] = dict(zip(names, map(given.pop, names), strict=True))
+            for name, (kind, parameters) in groups.items():
+                given[name] = kind(**{each.name: given.pop(each.name) for each in parameters})
             command(**given)
 
         ordered = list(map(_as_option, taken))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # A ledger for a spreadsheet.
 
 
-_TEXTS = ("person", "actor", "kind", "reservation", "purpose", "reason", "key", "who")
+_TEXTS = "dataset number at person actor kind reservation purpose reason key who".split()
 _NUMBERS = ("epsilon", "delta", "total", "spent", "reserved", "remaining")
 
 
@@ -35,10 +35,9 @@ def to_csv(books: "list[list[Entry]]") -> str:
 
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow(["dataset", "number", "at", *_TEXTS, *_NUMBERS, "exact epsilon", "hash"])
+    writer.writerow([*_TEXTS, *_NUMBERS, "exact epsilon", "hash"])
     for entry in (each for book in books for each in book):
-        row = [in_a_cell(entry.dataset), entry.number, entry.at]
-        row += [in_a_cell(getattr(entry, name)) for name in _TEXTS]
+        row = [in_a_cell(getattr(entry, name)) for name in _TEXTS]
         row += [approximately(getattr(entry, name), 12) for name in _NUMBERS]
         writer.writerow([*row, in_a_cell(readable_text(entry.epsilon)), entry.hash])
     return out.getvalue()
@@ -110,7 +109,7 @@ class Facts(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The days that a file tells of, and where it is written."""
+    """The days that a file is about, and where it is written."""
 
     month: Annotated[str | None, "Only this month, such as 2026-10, in UTC."] = None
     start: Annotated[str | None, option("Only from this day on: 2026-10-01.", "--from")] = None
@@ -299,26 +298,17 @@ def bind(
 
 @ledger_app.add
 def renew(
-    ledger: URL,
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The data set, if not --dataset.")
-    ] = None,
-    dataset: Annotated[str | None, "The data set whose budget it is, if not NAME."] = None,
+    act: Act,
     every: Annotated[str | None, "day, week or month, in UTC."] = None,
     epsilon: Annotated[str, "What each period may cost, exact."] = "0",
     carry: Annotated[bool, "Keep unspent ε; otherwise it lapses."] = False,
     off: Annotated[bool, "Stop the renewal."] = False,
-    reason: Reason = "",
-    json: JSON = False,
 ) -> None:
     """Grant ε anew every day, week or month, at the first charge; δ stays as it is."""
-    if (name is None) == (dataset is None):
-        raise ValueError("state the data set once: as NAME or as --dataset")
     if off == (every is not None) or every not in (None, "day", "week", "month"):
         raise ValueError("state --every day, week or month, or --off to stop renewing")
-    act = Act(ledger, name or dataset or "", reason, json)
     often = every or "never"
-    act.tell(act.steward.renew(every=often, epsilon=epsilon, carry=carry, reason=reason))
+    act.tell(act.steward.renew(every=often, epsilon=epsilon, carry=carry, reason=act.reason))
 
 
 @ledger_app.add

@@ -5,18 +5,18 @@ at once.
 """
 
 from functools import partial
-from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from dpgap._package import __version__
 from dpgap.cli.commands import CommandLine
 from dpgap.cli.desk import desk
 from dpgap.cli.ledger import ledger_app
 from dpgap.cli.plan import PLANNED, plan
+from dpgap.cli.proofs import audit, prove
 from dpgap.cli.release import OPTIONS, SUMMARIES, release, show
+from dpgap.cli.reproduce import reproduce
 
 app = CommandLine(name="dpgap")
 
@@ -36,29 +36,12 @@ def dpgap(
     """The largest and the above-threshold items of private data, with the gaps that come free."""
 
 
-def add_later(app: typer.Typer, name: str, module: str, summary: str) -> None:
-    """Add the function `name` of `module` as a command, which is loaded when it is called."""
-
-    class Later(TyperCommand):
-        """Becomes the real command as soon as it is run, asked for help or completed."""
-
-        def make_context(self, *args: Any, **options: Any) -> Any:
-            own = CommandLine(add_completion=False)
-            own.add(getattr(import_module(module), name))
-            return typer.main.get_command(own).make_context(*args, **options)
-
-    app.command(name, cls=Later, help=summary)(lambda: None)
-
-
 for _name, _summary in SUMMARIES.items():
     app.add(partial(release, _name), *OPTIONS[_name], name=_name, help=_summary)
 app.add(show)
 app.add(plan, *PLANNED)
 app.add(desk)
-for _name, (_module, _summary) in {
-    "prove": ("proofs", "Prove every mechanism, refute the mutants; or prove your own."),
-    "audit": ("proofs", "Bound ε from below by sampling: of every mechanism, or of yours."),
-    "reproduce": ("reproduce", "Redraw the paper's figures and check its claims."),
-}.items():
-    add_later(app, _name, f"dpgap.cli.{_module}", _summary)
+app.add(prove)
+app.add(audit)
+app.add(reproduce)
 app.add_typer(ledger_app, name="ledger")

@@ -13,8 +13,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from fractions import Fraction
 from functools import partial
@@ -24,11 +23,9 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, TaskID
 
 from dpgap._package import how_to_get
-from dpgap.cli.commands import AsJSON, UsageError, option
+from dpgap.cli.commands import JSON, UsageError, option, progress
 
 # --------------------------------------------------------------------------------------------------
 # `dpgap prove package.module:Mechanism` and `dpgap audit package.module:function`: your own.
@@ -93,7 +90,7 @@ def prove_addressed(address: str, claimed: Claimed, as_json: bool) -> None:
     given = [name for name in ("epsilon", "sensitivity") if getattr(claimed, name) is not None]
     if isinstance(mechanism, Stepwise) and given:
         raise UsageError(f"--{given[0]} is not for a Stepwise: {address} states its own")
-    with _progress("Proving", None, as_json):
+    with progress("Proving", is_quiet=as_json):
         try:
             if isinstance(mechanism, Stepwise):
                 proof, many = prove_every(mechanism, ties=claimed.ties), "every n"
@@ -131,11 +128,9 @@ def audit_addressed(address: str, audited: Audited, as_json: bool) -> None:
     if audited.epsilon is None and not hasattr(getattr(function, "__self__", function), "epsilon"):
         raise UsageError("--epsilon must be given: the ε that the function claims")
     given: dict[str, Any] = audited._asdict() | {"monotonic": audited.monotonic or None}
-    with _progress("Auditing", audited.samples, as_json) as (bar, task):
+    with progress("Auditing", audited.samples, is_quiet=as_json) as update:
         try:
-            result = audit(
-                function, **given, progress=lambda done: bar.update(task, completed=done)
-            )
+            result = audit(function, **given, progress=lambda done: update(completed=done))
         except (TypeError, ValueError) as error:  # nothing was audited
             raise UsageError(str(error)) from None
     if as_json:
@@ -183,14 +178,6 @@ def _parameters(function: Any) -> list[str]:
     return [p.name for p in all_of_them if p.default is p.empty and p.kind not in kinds]
 
 
-@contextmanager
-def _progress(doing: str, total: int | None, is_quiet: bool) -> Iterator[tuple[Progress, TaskID]]:
-    """A bar on the error stream, from the first moment on, if somebody is looking."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=is_quiet) as bar:
-        yield bar, bar.add_task(doing, total=total)
-
-
 # --------------------------------------------------------------------------------------------------
 # Doing many things on all cores, in the order given.
 
@@ -209,14 +196,18 @@ def _collected(
     work: Callable[[int], Row], chosen: Sequence[int], doing: str, as_json: bool
 ) -> list[Row]:
     """The row of each chosen number, from all cores, in their order."""
-    with _progress(doing, len(chosen), as_json) as (bar, task):
-        if workers() == 1 or len(chosen) == 1:
-            return list(bar.track(map(work, chosen), len(chosen), task))
-        with ProcessPoolExecutor(workers()) as pool:
-            futures = [pool.submit(work, number) for number in chosen]
-            for future in futures:
-                future.add_done_callback(lambda _: bar.advance(task))
-            return [future.result() for future in futures]
+    from concurrent.futures import ProcessPoolExecutor
+
+    is_alone = workers() == 1 or len(chosen) == 1
+    rows = []
+    with (
+        progress(doing, len(chosen), is_quiet=as_json) as update,
+        ProcessPoolExecutor(workers()) as pool,
+    ):
+        for row in map(work, chosen) if is_alone else pool.map(work, chosen):
+            rows.append(row)
+            update(advance=1)
+    return rows
 
 
 # --------------------------------------------------------------------------------------------------
@@ -246,7 +237,7 @@ _SOURCES = (
 def prove(
     claimed: Claimed,
     name: Name = None,
-    as_json: AsJSON = False,
+    json: JSON = False,
     smt: Annotated[Path | None, "Write theorems for every n to this folder, as SMT-LIB."] = None,
 ) -> None:
     """Prove every mechanism that dpgap ships, and refute the mutants; or prove your own."""
@@ -254,17 +245,17 @@ def prove(
         if importlib.util.find_spec(prover) is None:
             raise ImportError(f"proofs need {prover}: {how_to_get('proof')}")
     if is_address(name, claimed) and name is not None:
-        prove_addressed(name, claimed, as_json)
+        prove_addressed(name, claimed, json)
     from dpgap.proof.cases import cases
 
     chosen = _chosen(name, [case.name for case in cases()])
     if smt is not None:
         smt.mkdir(parents=True, exist_ok=True)
-    rows = _collected(partial(_proved, smt), chosen, "Proving", as_json)
-    _end(rows, _proof_lines(rows), as_json)
+    rows = _collected(partial(_proved, smt), chosen, "Proving", json)
+    _end(rows, _proof_lines(rows), json)
 
 
-def audit(audited: Audited, name: Name = None, as_json: AsJSON = False) -> None:
+def audit(audited: Audited, name: Name = None, json: JSON = False) -> None:
     """Search for what refutes the ε of anything that dpgap ships, and catch the mutants.
 
     Or audit your own in the same way: `dpgap audit package.module:function --epsilon 1`.
@@ -273,13 +264,13 @@ def audit(audited: Audited, name: Name = None, as_json: AsJSON = False) -> None:
 
     require_scipy()
     if is_address(name, audited) and name is not None:
-        audit_addressed(name, audited, as_json)
+        audit_addressed(name, audited, json)
     from dpgap.proof.cases import audits
 
     chosen = _chosen(name, [task for task, _ in audits()])
-    rows = _collected(_audited, chosen, "Auditing", as_json)
+    rows = _collected(_audited, chosen, "Auditing", json)
     notes = [_SOURCES] if all(row["caught"] for row in rows) else [_SOURCES, _NO_PROOF]
-    _end(rows, [*map(_audit_line, rows), *notes], as_json)
+    _end(rows, [*map(_audit_line, rows), *notes], json)
 
 
 def _end(rows: Sequence[Row], lines: Iterable[str], as_json: bool) -> NoReturn:

@@ -4,10 +4,9 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
 from inspect import Parameter
@@ -26,6 +25,7 @@ from dpgap.cli.commands import (
     message_of,
     notes,
     option,
+    progress,
     say,
     say_error,
 )
@@ -66,8 +66,7 @@ _PRINTED: Inputs = [("the standard output", "/dev/stdout"), ("the standard error
 """Where a shell may lead what is printed: a file that is replaced would lose it."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputFile:
+class OutputFile(NamedTuple):
     """A file to write, which must be none of the inputs."""
 
     option: str
@@ -116,9 +115,9 @@ class Output(NamedTuple):
     force: Force = False
 
     def files(self, inputs: Callable[[], Inputs]) -> dict[str, OutputFile]:
-        """The files by kind, none of which may be one that is read.
+        """The files by kind. None may be a file that is read.
 
-        What must not or cannot be written is refused before anything is counted or paid.
+        A file that must not or cannot be written is refused before anything is counted or paid.
         """
         if self.title is not None and self.html is None:
             raise ValueError("--title is the heading of a page: give --html as well")
@@ -141,7 +140,7 @@ class Output(NamedTuple):
 
 
 def input_files(table: str, domain: str, ledger: str | None) -> Inputs:
-    """All files that a release may read or write besides its output, however they are written."""
+    """All files that a release may read or write besides its output, however a user names them."""
     path = table
     if "://" in table:  # such as duckdb://sales.db?table=may
         with suppress(ValueError):
@@ -340,18 +339,6 @@ def _groups(stated: str) -> list[Any]:
     return list(read_domain(stated).labels)
 
 
-@contextmanager
-def _working(what: str) -> Iterator[None]:
-    """Show that work is under way, where somebody is looking."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(what, spinner="line"):  # letters that every console has
-        yield
-
-
 def release(kind: str, file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
     """Charge and release; then show what was paid for, whatever becomes of the files."""
     said = stated_counting(stated)
@@ -369,7 +356,7 @@ def release(kind: str, file: TABLE, stated: dict[str, Any], payer: Payer, output
     from dpgap.data.private_counts import errors_without_answers
 
     # While the engine counts, Python loads the rest.
-    with notes(), ThreadPoolExecutor(1) as background, _working("Counting …"):
+    with notes(), ThreadPoolExecutor(1) as background, progress("Counting …"):
         count_table: Any = counts
         counting = None if is_of_all else background.submit(count_table, file, **said)
         account = payer.account()

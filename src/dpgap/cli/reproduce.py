@@ -1,25 +1,16 @@
 """`dpgap reproduce`: the paper's figures and claims, on the reader's own machine."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpgap.cli.commands import option
-from dpgap.research.claims import Claim, judge
-from dpgap.research.datasets import load_all
-from dpgap.research.experiments import FIGURES, Result
-from dpgap.research.figures import draw, draw_datasets, require_matplotlib
-from dpgap.research.page import as_html, as_markdown, warnings_about
-from dpgap.research.reproduction import (
-    SEED,
-    Progress,
-    ReproductionPlan,
-    as_json,
-    finished_figures,
-    require_sound,
-    write,
-)
+from dpgap.cli.commands import JSON, progress
+
+if TYPE_CHECKING:
+    from dpgap.research.claims import Claim
+    from dpgap.research.experiments import Result
+    from dpgap.research.reproduction import Progress, ReproductionPlan
 
 RESULTS, PAGE, SUMMARY = "results.json", "reproduction.html", "reproduction.md"
 FOLDER = "figures"
@@ -36,23 +27,31 @@ def reproduce(
     out: Annotated[Path, "The folder to write to; pages and results there are replaced."] = Path(
         "reproduction"
     ),
-    seed: Annotated[int, "The same seed gives the same figures."] = SEED,
-    as_json_text: Annotated[
-        bool, option("Print the results, as in results.json, and no table.", "--json")
-    ] = False,
+    seed: Annotated[int | None, "Another seed gives other figures."] = None,
+    json: JSON = False,
 ) -> None:
     """Redraw the paper's figures and set its claims beside what is measured."""
+    from dpgap.research.datasets import load_all
+    from dpgap.research.experiments import FIGURES
+    from dpgap.research.figures import require_matplotlib
+    from dpgap.research.page import warnings_about
+    from dpgap.research.reproduction import SEED, ReproductionPlan, as_json, require_sound
+
+    seed = SEED if seed is None else seed
     try:
         figures = tuple(sorted(set(figure or FIGURES)))
         require_sound(figures, runs, seed)  # before data is read, which may take a while
         require_matplotlib()
         plan = ReproductionPlan(load_all(data), figures, runs, seed)
         for warning in warnings_about(plan.datasets):
-            typer.echo(warning, err=as_json_text)
-        results, claims = _watched(out, plan, quiet=as_json_text)
+            typer.echo(warning, err=json)
+        with progress("Simulating", is_quiet=json) as update:
+            results, claims = reproduce_into(
+                out, plan, lambda done, total: update(completed=done, total=total)
+            )
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the figures that were finished are kept") from None
-    if as_json_text:
+    if json:
         typer.echo(as_json(results), nl=False)
         return
     for claim in claims:
@@ -60,22 +59,15 @@ def reproduce(
     typer.echo(f"Written to {out}: {PAGE}, {SUMMARY}, {RESULTS} and the figures.")
 
 
-def _watched(out: Path, plan: ReproductionPlan, *, quiet: bool) -> tuple[list[Result], list[Claim]]:
-    """Reproduce with a progress bar and an estimate of the time that is left."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True, quiet=quiet)) as bar:
-        task = bar.add_task("Simulating", total=None)
-        return reproduce_into(
-            out, plan, lambda done, total: bar.update(task, completed=done, total=total)
-        )
-
-
 def reproduce_into(
-    out: Path, plan: ReproductionPlan, progress: Progress = lambda done, total: None
-) -> tuple[list[Result], list[Claim]]:
+    out: Path, plan: "ReproductionPlan", progress: "Progress" = lambda done, total: None
+) -> "tuple[list[Result], list[Claim]]":
     """Write figures, results and pages to a folder; each figure as soon as it is finished."""
+    from dpgap.research.claims import judge
+    from dpgap.research.figures import draw, draw_datasets
+    from dpgap.research.page import as_html, as_markdown
+    from dpgap.research.reproduction import as_json, finished_figures, write
+
     drawn = {"datasets": draw_datasets(plan.datasets)}
     write(out / FOLDER / "datasets.svg", drawn["datasets"])
     results: list[Result] = []
