@@ -41,8 +41,6 @@ class CostTerm:
         return CostTerm(-z3.ToReal(z3.ToInt(-self.term)))
 
     def __mul__(self, factor: Any) -> "CostTerm":
-        if isinstance(factor, CostTerm):
-            return CostTerm(self.term * factor.term)
         return CostTerm(self.term * _number(forms.exact(factor)))
 
     __rmul__ = __mul__
@@ -54,12 +52,6 @@ class CostTerm:
         return CostTerm(self.term + (other.term if isinstance(other, CostTerm) else _number(other)))
 
     __radd__ = __add__
-
-    def __sub__(self, other: Any) -> "CostTerm":
-        return CostTerm.__add__(self, other * -1)
-
-    def __rsub__(self, other: Any) -> "CostTerm":
-        return CostTerm.__add__(self * -1, other)
 
 
 @functools.lru_cache(maxsize=4096)
