@@ -7,7 +7,6 @@ an interrupted reproduction leaves the figures that were finished, and nothing e
 import json
 import os
 import signal
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -84,9 +83,6 @@ def _all_results(plan: ReproductionPlan, todo: list[Task]) -> Iterator[tuple[Tas
 @contextmanager
 def _ignored_by_children() -> Iterator[None]:
     """Start processes that leave Ctrl-C to their parent: they inherit that it is ignored."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
