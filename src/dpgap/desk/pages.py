@@ -23,7 +23,7 @@ from dpgap.desk.auth import LASTS, Visitor
 from dpgap.desk.config import ListedData
 from dpgap.desk.middleware import ENTER, NOT_THERE, Refused, in_our_words
 from dpgap.desk.questions import DEFAULTS, FilledForm, about, text_of
-from dpgap.desk.queue import ACTS, NEVER_BEGAN, Desk, Page
+from dpgap.desk.queue import ACTS, Desk, Page
 from dpgap.releases.document import read_archived
 from dpgap.releases.ledger_page import ledger_values
 from dpgap.releases.page import STYLE, environment
@@ -462,7 +462,6 @@ def _page(
         verified=desk.verifier.last.get(data.budget),
         is_verifying=desk.verifier.is_under_way(data.budget),
         unsettled=desk.unsettled(data),
-        never_began=NEVER_BEGAN,
         written_off=Steward(desk.ledger, data.budget).written_off(20)[::-1],
         entries=entries,
         older=older(entries, page),

@@ -26,7 +26,7 @@ from dpgap.exact.parameters import approximately, without_power
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.pipelines.plan import Expected, Plan, plan
 from dpgap.pipelines.routes import Expectation, HistogramRoute, HybridRoute
-from dpgap.pipelines.tables import Answering, answer, pipeline_of
+from dpgap.pipelines.tables import answer, pipeline_of
 from dpgap.question import HISTOGRAM, KINDS, METHODS, Question, read_wanted
 
 # --------------------------------------------------------------------------------------------------
@@ -107,11 +107,6 @@ class FilledForm:
 def ask(form: FilledForm, answers: Any, account: Account) -> Any:
     """Ask these counts and charge the account; a release, or an error that says why not."""
     return answer(form.wanted, answers, account, form.fresh)
-
-
-def identity_of(form: FilledForm, empty: Any) -> str | None:
-    """The hash of a question about counts, of which the public facts are given; a charge has it."""
-    return Answering.of(form.wanted.about(empty.origin), empty).question.identity
 
 
 def text_of(value: Fraction) -> str:
