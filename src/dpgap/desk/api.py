@@ -126,7 +126,7 @@ def stale(at: StewardsProgramAtData) -> dict[str, Any]:
 @router.get("/datasets/{name}/verify")
 async def verify(at: StewardsProgramAtData) -> dict[str, Any]:
     """For stewards: everything that is wrong with the book, and its head to note elsewhere."""
-    found = await asyncio.wrap_future(at.desk.verifier.start(at.data.budget))
+    found = await asyncio.wrap_future(at.desk.verify(at.data.budget))
     return {"flaws": found.flaws, "head": found.head}
 
 

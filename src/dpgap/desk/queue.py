@@ -103,35 +103,6 @@ class Verified(NamedTuple):
     flaws: list[str]
 
 
-class Verifier:
-    """Checks whole books in a thread of its own, one at a time, so that no page waits for it."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="verifying")
-        self._checks: dict[str, Future[Verified]] = {}
-        self.last: dict[str, Verified] = {}
-
-    def start(self, budget: str) -> "Future[Verified]":
-        """Check a book, unless that is under way already; only the event loop starts checks."""
-        if not self.is_under_way(budget):
-            self._checks[budget] = self._thread.submit(self._verify, budget)
-        return self._checks[budget]
-
-    def is_under_way(self, budget: str) -> bool:
-        """Whether a check was started and has not ended."""
-        return budget in self._checks and not self._checks[budget].done()
-
-    def _verify(self, budget: str) -> Verified:
-        at = datetime.now(UTC).isoformat(timespec="seconds")
-        head = ""
-        with suppress(LedgerError):  # which is a flaw that is found below
-            head = self._ledger.account(budget).head
-        found = Verified(at, head, self._ledger.verify(budget))
-        self.last[budget] = found
-        return found
-
-
 class Desk:
     """The operations of the desk."""
 
@@ -141,7 +112,9 @@ class Desk:
         self.file, self.ledger, self.counts, self.auth = file, ledger, counts, auth
         self.spool = spool
         self.release_clock = ReleaseClock(file.tick)
-        self.verifier = Verifier(ledger)
+        self.checks: dict[str, Future[Verified]] = {}
+        """The last check of each whole book, which may be under way."""
+        self._checking = ThreadPoolExecutor(1, thread_name_prefix="checking")
         self.under_way: dict[asyncio.Task[Receipt], tuple[str, str]] = {}
         """What is worked on before its tick, each with a budget and a key."""
         self.waiting: OrderedDict[tuple[str, int], Pending] = OrderedDict()
@@ -184,6 +157,23 @@ class Desk:
                 raise Refused(422, "person must be somebody whom the steward's file lists")
             delta = number_in(said, "delta") if said.get("delta") else None
             steward.allow(said["person"], number_in(said, "epsilon"), delta=delta, reason=reason)
+
+    def verify(self, budget: str) -> "Future[Verified]":
+        """Check a whole book in a thread of its own, one at a time, so that no page waits for it.
+
+        Only the event loop starts checks. A check that is under way already is not started again.
+        """
+        check = self.checks.get(budget)
+        if check is None or check.done():
+            check = self.checks[budget] = self._checking.submit(self._verified, budget)
+        return check
+
+    def _verified(self, budget: str) -> Verified:
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        head = ""
+        with suppress(LedgerError):  # which is a flaw that is found below
+            head = self.ledger.account(budget).head
+        return Verified(at, head, self.ledger.verify(budget))
 
     def charge(
         self, visitor: Visitor, data: ListedData, form: FilledForm, key: str
@@ -502,7 +492,7 @@ class Asking:
             await run_in_threadpool(desk.counts.refresh, data)
             return
         if act == "verify":
-            desk.verifier.start(data.budget)
+            desk.verify(data.budget)
             return
         reason = said.get("reason", "").strip()
         if not reason or not reason.isprintable() or len(reason) > 200:
