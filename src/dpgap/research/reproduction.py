@@ -67,10 +67,6 @@ def finished_figures(
 
 def _all_results(plan: ReproductionPlan, todo: list[Task]) -> Iterator[tuple[Task, list[Result]]]:
     work = zip(todo, np.random.SeedSequence(plan.seed).spawn(len(todo)), strict=True)
-    if plan.workers == 1:
-        for task, seed in work:
-            yield task, run(task, plan.runs, seed)
-        return
     pool = ProcessPoolExecutor(plan.workers, mp_context=get_context("spawn"))
     try:
         with _ignored_by_children():
