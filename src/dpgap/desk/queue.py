@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
-from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 from fastapi.concurrency import run_in_threadpool
@@ -149,7 +148,10 @@ class Desk:
             set_total = steward.raise_to if act == "raise" else steward.lower_to
             set_total(number_in(said, "epsilon"), reason=reason)
         elif act == "write-off":
-            steward.write_off(_entry_in(said), reason=reason)
+            number = said.get("entry", "")
+            if not (number.isascii() and number.isdigit() and len(number) <= 12):
+                raise Refused(422, "entry must be the number of a reservation")
+            steward.write_off(int(number), reason=reason)
         elif act == "close":
             steward.close(reason=reason)
         else:
@@ -409,13 +411,6 @@ def own_key(visitor: Visitor, key: str) -> str:
     return f"desk {hash_of(visitor.name)[:16]} {key}"
 
 
-def _entry_in(said: Mapping[str, str]) -> int:
-    number = said.get("entry", "")
-    if not (number.isascii() and number.isdigit() and len(number) <= 12):
-        raise Refused(422, "entry must be the number of a reservation")
-    return int(number)
-
-
 # --------------------------------------------------------------------------------------------------
 # The queue: questions wait for their turn, and answers wait for the tick.
 #
@@ -464,8 +459,8 @@ class Asking:
         if len(desk.under_way) >= _WAITING or of_one >= _OF_ONE:
             raise Refused(503, "Too many questions are under way. Try again in a moment.")
         claim = data.budget, own_key(visitor, key)
-        charge = partial(desk.charge, visitor, data, form, key)
-        work = asyncio.create_task(self._answer(begun, data.budget, charge), name=visitor.name)
+        answer = self._answer(begun, visitor, data, form, key)
+        work = asyncio.create_task(answer, name=visitor.name)
         desk.under_way[work] = claim
 
         def end(work: asyncio.Task[Receipt]) -> None:
@@ -502,13 +497,13 @@ class Asking:
             await run_in_threadpool(desk.change, visitor, data, act, said, why)
 
     async def _answer(
-        self, begun: float, budget: str, charge: Callable[[], Pending | Receipt]
+        self, begun: float, visitor: Visitor, data: ListedData, form: FilledForm, key: str
     ) -> Receipt:
         """What became of it. What the ledger does not take at its tick is left to the queue."""
         desk, run = self._desk, asyncio.get_running_loop().run_in_executor
         clock = desk.release_clock
         try:
-            charged = await run(self._ledger, charge)
+            charged = await run(self._ledger, desk.charge, visitor, data, form, key)
             if isinstance(charged, Pending):
                 await run(self._drawing, charged.draw)
         finally:
@@ -521,8 +516,8 @@ class Asking:
         end = clock.clock() + _PATIENCE * max(1, clock.tick)
         while receipt.state == UNDER_WAY and clock.clock() < end:
             await clock.hold(begun)
-            if (budget, receipt.entry) not in desk.waiting:
-                receipt = await run(self._ledger, desk.look, budget, receipt)
+            if (data.budget, receipt.entry) not in desk.waiting:
+                receipt = await run(self._ledger, desk.look, data.budget, receipt)
         return receipt
 
     async def keep_settling(self) -> None:
