@@ -195,7 +195,7 @@ _templates.filters |= {
 def shown(
     request: Request, template: str, at: At | None = None, *, status: int = 200, **values: Any
 ) -> Response:
-    """A page, with what every page has, and what every page of a data set has."""
+    """A page from a template, with the values that every page (of a data set) needs."""
     desk = desk_of(request)
     if at is not None:
         values |= {"visitor": at.visitor, "data": at.data}
@@ -392,7 +392,7 @@ def _question_page(
 
 
 def _filled(said: dict[str, str], desk: Desk, data: ListedData) -> dict[str, str]:
-    """What was said, and what holds for the topic otherwise."""
+    """The fields of the form; empty ones get the defaults of the topic."""
     name = said.get("topic") or next(iter(data.topics))
     topic = data.topics[name]
     facts = desk.counts.slot(data, topic).facts
@@ -449,7 +449,7 @@ async def change(request: Request, at: StewardAtData, what: str) -> Response:
 def _page(
     request: Request, at: At, page: Page, words: str, status: int = 200, given: Any = None
 ) -> Response:
-    """The page of a budget. `given` is what was typed into the form of a refused act, by name."""
+    """The page of a budget. `given` has the fields of the form that was refused, by its act."""
     desk, _, data = at
     entries = desk.entries(data, page)
     return shown(

@@ -115,9 +115,9 @@ class Desk:
         """The last check of each whole book, which may be under way."""
         self._checking = ThreadPoolExecutor(1, thread_name_prefix="checking")
         self.under_way: dict[asyncio.Task[Receipt], tuple[str, str]] = {}
-        """What is worked on before its tick, each with a budget and a key."""
+        """The questions that wait for their tick, each with a budget and a key."""
         self.waiting: OrderedDict[tuple[str, int], Pending] = OrderedDict()
-        """What the ledger did not take at its tick, by budget and number of the reservation."""
+        """The answers that the ledger did not take at their tick, by budget and reservation."""
 
     def datasets(self, visitor: Visitor) -> list[ListedData]:
         """The data sets that somebody may ask about, or looks after."""
@@ -252,7 +252,7 @@ class Desk:
         return Receipt(number, state)
 
     def _state(self, pending: Pending) -> str:
-        """What the ledger says. It may have settled an answer though its reply was lost."""
+        """The state in the ledger, which may have settled an answer although its reply was lost."""
         with suppress(LedgerError):
             found = self._found(pending.entry.dataset, name_of(pending.entry))
             if found is not None and found.ending is not None:
@@ -269,7 +269,7 @@ class Desk:
         return next((each for each in found if name_of(each.reservation) == name), None)
 
     def settle_waiting(self) -> None:
-        """Bring what waits to the ledger. A budget that fails is left alone until the next tick."""
+        """Settle what waits. If an answer fails, others of its budget wait for the next tick."""
         failed: set[str] = set()
         for pending in list(self.waiting.values()):
             budget, _ = pending.place
@@ -327,7 +327,7 @@ class Desk:
         return [(entry, self._why_unsettled(entry)) for entry in stale]
 
     def _why_unsettled(self, entry: Entry) -> str:
-        """Why it is not settled. Before its tick nothing shows whether it is drawn."""
+        """Why a reservation is not settled. Before its tick nothing shows whether it is drawn."""
         folder = self.spool.folders.get(entry.extra.get("desk", ""))
         if folder is None:
             return ELSEWHERE
@@ -346,7 +346,7 @@ class Desk:
         return receipt
 
     def limit(self, visitor: Visitor, data: ListedData, name: str) -> Any:
-        """A limit on the questions of this person: their own, or that of the data set."""
+        """A limit on the questions of this person: their own limit, or that of the data set."""
         own = getattr(visitor.person, name)
         return getattr(data, name) if own is None else own
 
@@ -358,7 +358,7 @@ class Desk:
         return least
 
     def expect(self, visitor: Visitor, data: ListedData, form: FilledForm) -> Prospects:
-        """What a question will tell, if it can be asked."""
+        """What to expect of a question, if it can be asked."""
         least = self.require_enough(visitor, data, form)
         facts = self.slot(data, form).facts
         return prospects(form, facts, self.balance(visitor, data).left, least)
@@ -431,7 +431,7 @@ _PATIENCE = 5
 """For how many seconds, or ticks if they are longer, somebody waits for an answer that is late."""
 
 _LOOK_AROUND = 10
-"""After how many seconds the desk looks again whether another one has ended."""
+"""The seconds after which the desk looks again whether another desk has ended."""
 
 
 class Asking:
@@ -499,7 +499,7 @@ class Asking:
     async def _answer(
         self, begun: float, visitor: Visitor, data: ListedData, form: FilledForm, key: str
     ) -> Receipt:
-        """What became of it. What the ledger does not take at its tick is left to the queue."""
+        """The outcome of a question. An answer that the ledger does not take goes to the queue."""
         desk, run = self._desk, asyncio.get_running_loop().run_in_executor
         clock = desk.release_clock
         try:
@@ -538,7 +538,7 @@ class Asking:
                 await self._try(desk.recover)
 
     async def _try(self, work: Callable[[], None]) -> None:
-        """Whatever fails is tried again later."""
+        """Do some work; if it fails, it is tried again later."""
         try:
             await asyncio.get_running_loop().run_in_executor(self._settling, work)
         except Exception as error:

@@ -57,7 +57,7 @@ _FIRST, _HEADER = (f'{{"version":{version}}}\n'.encode() for version in (1, 2))
 _LOCK, _NEW, _ENDED = "lock", "new.", "ended"
 _NAME = re.compile(r"[0-9]{1,10}\.[0-9a-f]{64}")
 _ID = re.compile(r"[0-9a-f]{16}")
-"""What folders are called, and new files after `_NEW`: nothing else in the spool is touched."""
+"""The names of folders, and of new files after `_NEW`. The desk touches nothing else there."""
 
 
 class SpoolError(ValueError):
@@ -65,7 +65,7 @@ class SpoolError(ValueError):
 
 
 def name_of(reservation: Entry) -> str:
-    """What the file of a reservation is called. No other entry of any ledger has its hash."""
+    """The name of the file of a reservation. No other entry of any ledger has its hash."""
     return f"{reservation.number}.{reservation.hash}"
 
 
@@ -99,7 +99,7 @@ class Spool:
             self.left |= free.keys()
 
     def leave(self, folder: "Folder") -> None:
-        """Nothing is left of the desk before; remove its folder if it was taken over."""
+        """Note that nothing of an earlier desk is left; remove a folder that was taken over."""
         self.left.remove(folder.id)
         if folder.id != self.id:
             del self.folders[folder.id]
@@ -250,7 +250,7 @@ def _sync(directory: Path) -> None:
 
 
 _LONG = timedelta(minutes=10)
-"""For how long an answer that waits keeps its data set from new charges."""
+"""While an answer waits, its data set takes no new charges for this time."""
 
 
 class Reserved(Exception):  # noqa: N818 - it says what happened
@@ -315,7 +315,7 @@ class Pending:
 
     @property
     def reference(self) -> dict[str, Any]:
-        """Where the charge stands, for the release to state."""
+        """The reference to the charge, which the release states."""
         return self.reservation.reference
 
     def reserve(self, epsilon: Fraction, purpose: str, delta: Fraction = Fraction(0)) -> "Pending":
@@ -325,7 +325,7 @@ class Pending:
         return self
 
     def settle(self, epsilon: Fraction, document: str | None = None) -> None:
-        """Take what it did cost and what was released; the ledger gets it at the tick."""
+        """Keep the cost and the released document; the ledger gets them at the tick."""
         self.cost, self.document = epsilon, document
 
     def draw(self) -> None:

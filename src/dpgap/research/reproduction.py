@@ -38,7 +38,7 @@ class ReproductionPlan:
 
 
 def require_sound(figures: tuple[int, ...], runs: int, seed: int) -> None:
-    """Refuse what no data can make possible."""
+    """Refuse arguments that are wrong for any data."""
     positive_integer("runs", runs)
     if not figures or not set(figures) <= set(FIGURES):
         raise ValueError(f"figure must be one of {', '.join(map(str, FIGURES))}")
@@ -78,7 +78,7 @@ def _all_results(plan: ReproductionPlan, todo: list[Task]) -> Iterator[tuple[Tas
 
 @contextmanager
 def _ignored_by_children() -> Iterator[None]:
-    """Start processes that leave Ctrl-C to their parent: they inherit that it is ignored."""
+    """Ignore Ctrl-C while processes start: they inherit this, and leave Ctrl-C to their parent."""
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

@@ -511,7 +511,7 @@ _FIELDS = (MemberDescriptorType, type(namedtuple("_One", "field").field))  # typ
 
 
 def members(kind: type) -> Iterator[Any]:
-    """What somebody wrote into a class; what every class has was written by nobody."""
+    """The members of a class that somebody wrote, without those that every class has."""
     given = {*dir(_Named if issubclass(kind, tuple) else _Empty)}
     for name, value in vars(kind).items():
         files = {each.__code__.co_filename for each in functions_of(value)}

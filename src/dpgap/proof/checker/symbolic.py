@@ -222,7 +222,7 @@ class Paths(forms.PathExplorer):
         return self._sums[key]
 
     def assume(self, condition: Condition | bool) -> None:
-        """Leave out whatever does not meet the condition."""
+        """Leave this path if the condition does not hold on it."""
         if isinstance(condition, bool):
             if not condition:
                 self.stop()
@@ -353,7 +353,7 @@ class Recording(Paths):
         self.take_for_granted(forms.asked_form(condition), forms.expected_answer(condition))
 
     def _here(self) -> Any:
-        """What holds on this path, up to here."""
+        """The condition under which the program takes this path, up to here."""
         asked = self._answered[: self._replayed]
         return z3.And(*(self._claim(each.form, each.negative) for each in asked))
 
