@@ -150,7 +150,7 @@ def _killed(folder: Path, url: str, kills: int) -> None:
     off = {entry.reservation for entry in ledger.steward("sales").written_off(len(charged))}
     print(
         f"{kills} kills: {len(charged)} charges, {len(handed_out)} answers handed out, {len(kept)} "
-        f"archived; {len(off)} charges written off, {len(stale)} never began to be drawn"
+        f"archived; {len(off)} charges written off, {len(stale)} left no answer"
     )
     assert {entry.number for entry in charged} == kept | off | stale
     assert len(charged) == len(kept) + len(off) + len(stale)

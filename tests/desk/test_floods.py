@@ -242,7 +242,7 @@ def test_no_page_waits_for_a_book_to_be_verified(
             assert sue.post("/steward/sales/verify", data=form).status_code == 303
         during = sue.get("/steward/sales").text
         free.set()
-        desk.desk.verifier.start("sales").result(20)
+        desk.desk.checks["sales"].result(20)
         after = sue.get("/steward/sales").text
     assert "Not verified since the desk started." in before
     assert "It is being verified now." in during

@@ -24,7 +24,7 @@ from typing import Any
 
 import httpx
 import pytest
-from desks import ITEMS, Running, form_in, process_of, question, running, token_of, write_file
+from desks import Running, process_of, question, running, token_of, write_file
 
 from dpgap.budget.entries import hash_of
 from dpgap.budget.ledger import Ledger, LedgerReservation
@@ -32,7 +32,6 @@ from dpgap.desk import queue, spool
 from dpgap.desk import queue as desks_words
 from dpgap.desk.app import check_desk, open_desk
 from dpgap.desk.config import read_stewards_file
-from dpgap.desk.middleware import Refused
 from dpgap.desk.questions import FilledForm
 from dpgap.desk.queue import Desk
 from dpgap.desk.spool import Pending, Slip, Spool, SpoolError
@@ -125,13 +124,12 @@ def _die_after(step: Callable[..., Any]) -> Callable[..., None]:
 
 
 STEPS: dict[str, tuple[Any, str, Any, str]] = {
-    "charged": (Slip, "begin", _die, "never began"),
-    "marked": (Slip, "begin", _die_after(Slip.begin), "written off"),
+    "charged": (Pending, "draw", _die, "written off"),
     "drawn": (Slip, "keep", _die, "written off"),
     "spooled": (Slip, "keep", _die_after(Slip.keep), "settled"),
     "at the tick": (LedgerReservation, "settle", _die, "settled"),
-    "settled": (Slip, "end", _die, "settled"),
-    "removed": (Slip, "end", _die_after(Slip.end), "settled"),
+    "settled": (Slip, "drop", _die, "settled"),
+    "removed": (Slip, "drop", _die_after(Slip.drop), "settled"),
 }
 
 
@@ -149,18 +147,8 @@ def test_a_desk_that_dies_after_any_step_loses_nothing_and_draws_nothing_twice(
     first.spool.close()
     desk = _next_desk(path)
     assert desk.spool.id == first.spool.id
-    if becomes == "never began":
-        assert (_why(desk), draws) == ([desks_words.NEVER_BEGAN], {})
-        data = desk.file.datasets["sales"]
-        entry = desk.undrawn(data, 2)
-        again = desk.pending(data, entry, "sue", "the desk had died")
-        again.draw()
-        with pytest.raises(Refused, match="never began"):
-            desk.pending(data, entry, "sue", "once more")
-        becomes = desk.settle(again).state
-        assert desk.ledger.entries("sales")[-1].actor == "sue"
     assert _kinds(desk.ledger) == ["reserve", "settle" if becomes == "settled" else "write-off"]
-    assert draws == ({} if step == "marked" else {2: 1})
+    assert draws == ({} if step == "charged" else {2: 1})
     assert (_why(desk), desk.waiting) == ([], {})
     assert desk.spool.folders[desk.spool.id].names() == []
     assert desk.ledger.verify("sales") == []
@@ -215,9 +203,9 @@ def test_files_of_the_first_version_are_read_for_ever_and_later_ones_are_left(
     first = f'{{"version":1}}\n{hash_of(text)} {text}\n'
     (tmp_path / "spool" / "0123456789abcdef").mkdir(parents=True, mode=0o700)
     (tmp_path / "spool").chmod(0o700)
-    for name, content in {"lock": '{"version":1}\n', "2.old": first, "3.new": "{}"}.items():
+    for name, content in {"lock": '{"version":1}\n77\n', "2.old": first, "3.new": "{}"}.items():
         (tmp_path / "spool" / "0123456789abcdef" / name).write_text(content)
-    (tmp_path / "spool" / "0123456789abcdef" / "3.new").write_text(first.replace(":1}", ":2}", 1))
+    (tmp_path / "spool" / "0123456789abcdef" / "3.new").write_text(first.replace(":1}", ":3}", 1))
     found = Spool(tmp_path / "spool").folders["0123456789abcdef"]
     assert found.read("2.old") == json.loads(text)
     with pytest.raises(SpoolError, match="later dpgap"):
@@ -229,7 +217,7 @@ def test_an_answer_of_a_later_version_waits_for_a_later_desk(tmp_path: Path) -> 
     first = _open(path)
     _charge(first).draw()
     (file,) = path.with_suffix(".spool").glob("*/*.*")
-    file.write_bytes(file.read_bytes().replace(b":1}", b":2}", 1))
+    file.write_bytes(file.read_bytes().replace(b":2}", b":3}", 1))
     first.spool.close()
     desk = _next_desk(path)
     assert (_kinds(desk.ledger), _why(desk)) == (["reserve"], [desks_words.ANSWER_WAITS])
@@ -448,34 +436,27 @@ def test_without_room_in_the_spool_nothing_is_charged(
     assert os.listdir(desk.desk.file.spool + "/" + desk.desk.spool.id) == ["lock"]
 
 
-@pytest.mark.parametrize("by", ["page", "program"])
-def test_a_steward_has_a_charge_drawn_whose_draw_never_began(
-    by: str, desk: Running, monkeypatch: pytest.MonkeyPatch, draws: "Counter[int]"
+def test_an_answer_whose_file_gets_no_name_is_settled_from_memory(
+    desk: Running, monkeypatch: pytest.MonkeyPatch, draws: "Counter[int]"
 ) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "rename", _no_room)
-        with desk.program("ann") as ann:
-            assert ann.post(ASK, json=question(key=KEY)).json()["state"] == "under way"
-    assert (_why(desk.desk), dict(draws)) == ([desks_words.NEVER_BEGAN], {})
-    why = {"entry": "2", "reason": "the disk was full"}
-    with desk.program("ann") as ann, desk.program("sue") as sue, desk.browser("sue") as browser:
-        if by == "page":
-            form = form_in(browser.get("/steward/sales").text, "/steward/sales/draw")
-            form["token"] = token_of("sue")
-            assert browser.post("/steward/sales/draw", data=form).status_code == 422
-            done = browser.post("/steward/sales/draw", data={**form, "reason": why["reason"]})
-            assert done.headers["location"] == "/steward/sales?done=draw"
-        else:
-            assert ann.post(API + "acts/draw", json={**why, "entry": 2}).status_code == 403
-            assert sue.post(API + "acts/draw", json={**why, "entry": 2}).status_code == 200
-        assert sue.post(API + "acts/draw", json={**why, "entry": 2}).status_code == 409
-        assert ann.get(API + f"asked/{KEY}").json()["state"] == "settled"
-    last = desk.desk.ledger.entries("sales")[-1]
-    assert (last.person, last.actor, last.spent) == ("ann", "sue", Fraction(1, 10))
-    assert last.reason == "the disk was full (sue, at the desk)"
+    monkeypatch.setattr(os, "rename", _no_room)
+    with desk.program("ann") as ann:
+        assert ann.post(ASK, json=question(key=KEY)).json()["state"] == "settled"
     assert dict(draws) == {2: 1}
-    failed = "entry 2 of sales: the spool cannot be written, so nothing was drawn (OSError)"
-    assert failed in desk.lines
+    assert any("its answer is only in memory (OSError)" in line for line in desk.lines)
+    assert os.listdir(desk.desk.file.spool + "/" + desk.desk.spool.id) == ["lock"]
+
+
+def test_a_desk_that_starts_leaves_what_is_asked_of_it_just_now(tmp_path: Path) -> None:
+    desk = _open(write_file(tmp_path))
+    charged = _charge(desk)
+    task: Any = object()
+    desk.under_way[task] = "sales", charged.entry.key or ""
+    desk.recover()
+    assert desk.waiting == {}
+    charged.draw()
+    desk.recover()
+    assert (desk.settle(charged).state, desk.waiting) == ("settled", {})
 
 
 def test_what_was_written_off_is_listed_with_its_reason(
@@ -573,18 +554,9 @@ def test_a_process_that_dies_after_any_step_loses_nothing_and_draws_nothing_twic
         httpx.post(desk.url + ASK, json=question(key=KEY), headers=_by("ann"), timeout=60)
     with process_of(path, counting) as desk:
         asked = desk.url + API + f"asked/{KEY}"
-        if becomes == "never began":
-            (listed,) = httpx.get(desk.url + API + "stale", headers=_by("sue")).json()[
-                "reservations"
-            ]
-            assert listed["why"] == desks_words.NEVER_BEGAN
-            act = {"entry": 2, "reason": "the desk had died"}
-            done = httpx.post(desk.url + API + "acts/draw", json=act, headers=_by("sue"))
-            assert done.status_code == 200
-            becomes = "settled"
         _until(lambda: httpx.get(asked, headers=_by("ann")).json()["state"] == becomes)
         _until(lambda: not list(path.with_suffix(".spool").glob("*/*.*")))
-    assert _drawn(tmp_path) == ([] if step == "marked" else ["2"])
+    assert _drawn(tmp_path) == ([] if step == "charged" else ["2"])
 
 
 @pytest.mark.long
@@ -680,46 +652,10 @@ def test_a_postgresql_server_that_stops_and_starts_loses_no_answer(
             kept = {entry.reservation for entry in ledger.account("sales").archive()}
             assert ledger.verify("sales") == []
     print(f"{dict(asks)}, {len(charged)} charges, {len(kept)} archived, {Counter(unsettled)}")
-    assert set(unsettled) <= {desks_words.NEVER_BEGAN}
+    assert set(unsettled) <= {desks_words.LEFT_NO_ANSWER}
     assert len(charged) == len(kept) + len(unsettled)
     assert set(draws.values()) == {1}
     assert set(draws) == kept
-
-
-def test_a_charge_is_not_drawn_about_a_topic_that_has_changed(
-    tmp_path: Path, draws: "Counter[int]"
-) -> None:
-    path = write_file(tmp_path)
-    desk = _open(path)
-    entry = _charge(desk).entry
-    desk.spool.close()
-    (tmp_path / "items.txt").write_text("fig\npea\nsomething else\n")
-    after = _next_desk(path)
-    with pytest.raises(Refused, match="The topic has changed since this was charged"):
-        after.pending(after.file.datasets["sales"], entry, "sue", "the disk was full")
-    assert dict(draws) == {}
-    (tmp_path / "items.txt").write_text("\n".join(ITEMS) + "\n")
-    after.counts.refresh(after.file.datasets["sales"])
-    drawn = after.pending(after.file.datasets["sales"], entry, "sue", "the disk was full")
-    drawn.draw()
-    assert (after.settle(drawn).state, after.ledger.verify(), dict(draws)) == (
-        "settled",
-        [],
-        {2: 1},
-    )
-
-
-def test_what_waits_for_the_counts_of_its_topic_has_not_begun(tmp_path: Path) -> None:
-    desk = _open(write_file(tmp_path))
-    charged = _charge(desk)
-    assert charged.slot is not None
-    with charged.slot.using():
-        waiting = threading.Thread(target=charged.draw)
-        waiting.start()
-        waiting.join(0.05)
-        assert (waiting.is_alive(), _why(desk)) == (True, [desks_words.NEVER_BEGAN])
-    waiting.join()
-    assert desk.settle(charged).state == "settled"
 
 
 def test_the_spool_touches_nothing_that_is_not_its_own(tmp_path: Path) -> None:
@@ -760,18 +696,26 @@ def test_what_was_answered_before_a_ledger_was_put_back_is_not_drawn_again(
     desk.spool.close()
     (tmp_path / "budget.db").write_bytes(copy)
     after = _next_desk(path)
-    assert _why(after) == [desks_words.PUT_BACK]
-    with pytest.raises(Refused, match="that never began to be drawn"):
-        after.undrawn(after.file.datasets["sales"], 2)
+    assert (_why(after), _kinds(after.ledger)) == ([], ["reserve", "write-off"])
     assert dict(draws) == {2: 1}
 
 
-def test_no_desk_starts_on_a_copy_of_a_spool(tmp_path: Path) -> None:
-    Spool(tmp_path / "spool").close()
-    shutil.copytree(tmp_path / "spool", tmp_path / "copy")
-    with pytest.raises(SpoolError, match="is a copy"):
-        Spool(tmp_path / "copy")
-    Spool(tmp_path / "spool").close()
+def test_on_an_older_copy_of_a_spool_nothing_is_drawn_or_settled_again(
+    tmp_path: Path, draws: "Counter[int]"
+) -> None:
+    path = write_file(tmp_path)
+    desk = _open(path)
+    charged = _charge(desk)
+    charged.draw()
+    shutil.copytree(path.with_suffix(".spool"), tmp_path / "copy")
+    assert desk.settle(charged).state == "settled"
+    desk.spool.close()
+    shutil.rmtree(path.with_suffix(".spool"))
+    (tmp_path / "copy").rename(path.with_suffix(".spool"))
+    after = _next_desk(path)
+    assert (_kinds(after.ledger), after.waiting) == (["reserve", "settle"], {})
+    assert after.spool.folders[after.spool.id].names() == []
+    assert dict(draws) == {2: 1}
 
 
 def test_a_check_says_what_is_wrong_with_the_spool_and_makes_nothing(tmp_path: Path) -> None:

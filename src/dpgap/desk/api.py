@@ -41,7 +41,7 @@ class StewardsAct(BaseModel):
     epsilon: Number = Field("", description="For raise, lower and allow.")
     delta: Number = Field("", description="For allow; else it stays, or is ε's share of the whole.")
     person: str = Field("", max_length=200, description="For allow.")
-    entry: int | None = Field(None, description="For write-off and draw: a reservation.")
+    entry: int | None = Field(None, description="For write-off: a reservation.")
 
 
 @router.get("/datasets")
@@ -126,7 +126,7 @@ def stale(at: StewardsProgramAtData) -> dict[str, Any]:
 @router.get("/datasets/{name}/verify")
 async def verify(at: StewardsProgramAtData) -> dict[str, Any]:
     """For stewards: everything that is wrong with the book, and its head to note elsewhere."""
-    found = await asyncio.wrap_future(at.desk.verifier.start(at.data.budget))
+    found = await asyncio.wrap_future(at.desk.verify(at.data.budget))
     return {"flaws": found.flaws, "head": found.head}
 
 
@@ -134,7 +134,7 @@ async def verify(at: StewardsProgramAtData) -> dict[str, Any]:
 async def change(
     request: Request, at: StewardsProgramAtData, what: str, said: StewardsAct
 ) -> dict[str, Any]:
-    """For stewards: raise, lower, allow, write-off, close, refresh the counts, or draw a charge."""
+    """For stewards: raise, lower, allow, write-off, close, or refresh the counts."""
     fields = {each: str(value) for each, value in said.model_dump().items() if value is not None}
     await request.app.state.asking.act(at.visitor, at.data, what, fields)
     return await asyncio.to_thread(_described, at)

@@ -161,7 +161,7 @@ def open_desk(file: StewardsFile) -> Desk:
 
 
 def check_desk(file: StewardsFile) -> list[str]:
-    """Do all that a start does but write to the ledger; the budgets that a start would open."""
+    """Do all that a start does, without writing to the ledger; the budgets that it would open."""
     require_spool(Path(file.spool))
     return list(missing_budgets(file, Ledger(file.ledger), TopicCounts(file)))
 
@@ -194,7 +194,7 @@ def application(desk: Desk, place: Place) -> Any:
 
 
 def _refusal(error: Exception) -> Refused:
-    """What to say of an error that nobody caught: what the framework refuses, in our words too."""
+    """The response to an error that nobody caught; errors of the framework get our words, too."""
     if isinstance(error, RequestValidationError):
         return Refused(422, _not_valid(error))
     if isinstance(error, HTTPException):
@@ -207,7 +207,7 @@ def _refusal(error: Exception) -> Refused:
 
 
 def _not_valid(error: RequestValidationError) -> str:
-    """Which fields are not what they must be, and what is accepted; none of the values."""
+    """The fields that are wrong, and what each accepts; the text has none of the values."""
     faults: dict[str, list[str]] = {}
     for each in error.errors():
         name = str(each["loc"][1]) if len(each["loc"]) > 1 else "the body"
@@ -218,7 +218,7 @@ def _not_valid(error: RequestValidationError) -> str:
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
-    """The words as JSON for a program, and as a page for people."""
+    """An error response: JSON for a program, a page for people."""
     refused = _refusal(error)
     if request.url.path.startswith("/api/"):
         headers = {"www-authenticate": "Bearer"} if refused.status == 401 else None
@@ -246,7 +246,7 @@ _QUEUE = 512
 
 
 def _then_update(name: str) -> Any:
-    """What Uvicorn does when something happens; then what the client has to do next is noted."""
+    """A method that does what Uvicorn does, and then notes what the client has to do next."""
 
     def method(self: "Connection", *given: Any) -> None:
         getattr(H11Protocol, name)(self, *given)
@@ -273,7 +273,7 @@ class Connection(H11Protocol):
         self._deadline = self.loop.call_later(0, lambda: None)  # none yet
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Where there are too many, drop the one that waits longest for its client."""
+        """If there are too many connections, drop the one that waits longest for its client."""
         transport.set_write_buffer_limits(high=0)  # any byte that is not taken pauses writing
         super().connection_made(transport)
         self._update()
@@ -373,7 +373,7 @@ def serve(desk: Desk, host: str, port: int, say: Callable[[str], None]) -> None:
 
 
 def configured(desk: Desk, place: Place) -> uvicorn.Config:
-    """Uvicorn, silent but for errors: its own log would have queries in it."""
+    """Uvicorn, which logs errors alone: its own log would have queries in it."""
     return uvicorn.Config(
         application(desk, place),
         access_log=False,

@@ -41,7 +41,7 @@ _LONGEST = 2000
 
 
 def new_token() -> str:
-    """A token that nobody can guess."""
+    """A new token, which nobody can guess."""
     return f"dpgap-{secrets.token_urlsafe(32)}"
 
 
@@ -57,7 +57,7 @@ class Passes:
     key: bytes
 
     def issue(self, person: str, mark: str, now: float) -> str:
-        """A pass that ends in some hours; `mark` is the hash of the token that was entered with."""
+        """A pass that ends in some hours; `mark` is the hash of the token that was entered."""
         content = json.dumps([person, mark, int(now) + LASTS], separators=(",", ":"))
         body = base64.urlsafe_b64encode(content.encode()).decode().rstrip("=")
         return f"{body}.{self._sign('pass', body)}"
@@ -79,7 +79,7 @@ class Passes:
         return hmac.compare_digest(given.encode(), self.form_key(carried).encode())
 
     def label(self) -> str:
-        """The host name of the desk on this machine: fixed by the key, and hard to guess."""
+        """The desk's host name on this machine. It follows from the key, and is hard to guess."""
         return self._sign("label", "")[:20]
 
     def _sign(self, purpose: str, text: str) -> str:

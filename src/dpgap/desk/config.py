@@ -64,7 +64,7 @@ def key_lines(text: str) -> dict[KeyPath, int]:
 
 
 def line_of(path: KeyPath, lines: dict[KeyPath, int]) -> int:
-    """The line of a path, or of the nearest table around it."""
+    """The line of a key, or of the nearest table around it."""
     return next((lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in lines), 1)
 
 
@@ -79,7 +79,7 @@ _DIFFERENT = 16
 
 
 def _check(predicate: Callable[[Any], Any], words: str) -> Check:
-    """A check that a value is what it must be, and that says so in words if it is not."""
+    """A check by a predicate; the words say what a value must be."""
 
     def check(value: Any) -> Any:
         if not predicate(value):
@@ -146,7 +146,7 @@ def _spelt(value: Any) -> str:
 
 
 def _tick(value: Any) -> float:
-    """Seconds between answers: short enough that whoever asks is still there."""
+    """Seconds between answers; at most ten, so that nobody waits too long for an answer."""
     seconds = rational("it", value)
     if not Fraction(1, 100) <= seconds <= 10:
         raise ValueError("must be a number of seconds from 0.01 to 10")
@@ -165,7 +165,7 @@ class Allowance(NamedTuple):
 
     epsilon: Fraction
     delta: Fraction | None = None
-    """None: as `Steward.allow` has it where no δ is given."""
+    """None: what `Steward.allow` does if no δ is given."""
 
 
 def _allowance(value: Any) -> Allowance | None:
@@ -267,7 +267,7 @@ class ListedData:
     budget: Annotated[str, _spelt] = ""
     """Its name in the ledger."""
     beside: Annotated[str | None, _spelt] = None
-    """The budget that is for the same table and unit, if there is one and this is meant."""
+    """Another budget for the same table and unit: to name it confirms that both are wanted."""
     epsilon: Annotated[Fraction | None, _positive] = None
     """What the budget is opened with, if the ledger has none of this name."""
     delta: Annotated[Fraction, _amount] = Fraction(0)
@@ -298,7 +298,7 @@ class Person:
     least_epsilon: Annotated[Fraction | None, _positive] = None
     questions_a_day: Annotated[int | None, _counting] = None
     megabytes_a_day: Annotated[int | None, _counting] = None
-    """Limits that hold instead of those of a data set, where they are stated."""
+    """Limits that replace those of a data set, if they are stated."""
 
     @property
     def is_steward(self) -> bool:
@@ -328,7 +328,7 @@ class StewardsFile:
         return any(person.tokens for person in self.people.values())
 
     def exposed(self) -> str | None:
-        """What others on this machine can do with the file and should not, if there is anything."""
+        """A warning if others on this machine can change the file, or read a secret in it."""
         mode = self.path.stat().st_mode
         addresses = (self.ledger, *(data.table for data in self.datasets.values()))
         if mode & 0o002:
@@ -507,7 +507,7 @@ class _FileReader:
         self.faults.append((line_of(where, self.lines), f"{'.'.join(where)} {words}"))
 
     def _place(self, address: str, scheme: str = "") -> str:
-        """A path meant from the folder of the file; an address of a database as it is."""
+        """A path, from the folder of the file; the address of a database stays as it is."""
         if "://" in address and not (scheme and address.startswith(scheme)):
             return address
         return scheme + str(self.path.absolute().parent / address.removeprefix(scheme))

@@ -34,7 +34,7 @@ class Slot:
         labels = None if one.unknown else one.labels  # a paid answer must be named as they are
         labels = range(0 if one.unknown else len(one)) if labels is None else labels
         self.facts = _in_memory(one, labels, np.empty(0, dtype=np.int64))
-        """What is public of them; groups have the same facts, so one stands for all."""
+        """Their public facts; all groups have the same facts."""
         self.empty: PrivateCounts | CountsByGroup = self.facts
         """The same counts of a table without rows: what a plan is made of, and a charge.
 

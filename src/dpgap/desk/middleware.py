@@ -121,7 +121,7 @@ WORDS = {
 
 
 def _half_of_the_descriptors() -> int:
-    """Open files are limited (`ulimit -n`), and the ledger and the tables need some too."""
+    """Half of the open files that the process may have (`ulimit -n`): others need some, too."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return 2000 if most == resource.RLIM_INFINITY else min(2000, most // 2)
 
@@ -141,7 +141,7 @@ class Limits:
     under_way: int = 400
     """Requests at one time that arrived whole and have no response yet."""
     connections: int = field(default_factory=_half_of_the_descriptors)
-    """Clients at one time. Beyond, the client that was waited for longest is dropped."""
+    """Clients at one time. Of more, the desk drops the one that it waited for longest."""
 
 
 @dataclass(frozen=True)
@@ -150,11 +150,11 @@ class Place:
 
     port: int
     hosts: tuple[str, ...] = ()
-    """The names that it has to the world; none: only this machine reaches it."""
+    """The names that others use for it; none: only this machine reaches it."""
     https: bool = False
     limits: Limits = field(default_factory=Limits)
     label: str = "desk"
-    """What is before ".localhost" in the name of a desk that only this machine reaches."""
+    """The part before ".localhost" in the name of a desk that only this machine reaches."""
 
     @property
     def page_names(self) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from dpgap.desk.auth import LASTS, Visitor
 from dpgap.desk.config import ListedData
 from dpgap.desk.middleware import ENTER, NOT_THERE, Refused, in_our_words
 from dpgap.desk.questions import DEFAULTS, FilledForm, about, text_of
-from dpgap.desk.queue import ACTS, NEVER_BEGAN, Desk, Page
+from dpgap.desk.queue import ACTS, Desk, Page
 from dpgap.releases.document import read_archived
 from dpgap.releases.ledger_page import ledger_values
 from dpgap.releases.page import STYLE, environment
@@ -195,7 +195,7 @@ _templates.filters |= {
 def shown(
     request: Request, template: str, at: At | None = None, *, status: int = 200, **values: Any
 ) -> Response:
-    """A page, with what every page has, and what every page of a data set has."""
+    """A page from a template, with the values that every page (of a data set) needs."""
     desk = desk_of(request)
     if at is not None:
         values |= {"visitor": at.visitor, "data": at.data}
@@ -392,7 +392,7 @@ def _question_page(
 
 
 def _filled(said: dict[str, str], desk: Desk, data: ListedData) -> dict[str, str]:
-    """What was said, and what holds for the topic otherwise."""
+    """The fields of the form; empty ones get the defaults of the topic."""
     name = said.get("topic") or next(iter(data.topics))
     topic = data.topics[name]
     facts = desk.counts.slot(data, topic).facts
@@ -449,7 +449,7 @@ async def change(request: Request, at: StewardAtData, what: str) -> Response:
 def _page(
     request: Request, at: At, page: Page, words: str, status: int = 200, given: Any = None
 ) -> Response:
-    """The page of a budget. `given` is what was typed into the form of a refused act, by name."""
+    """The page of a budget. `given` has the fields of the form that was refused, by its act."""
     desk, _, data = at
     entries = desk.entries(data, page)
     return shown(
@@ -459,10 +459,8 @@ def _page(
         status=status,
         words=words,
         given=given or {},
-        verified=desk.verifier.last.get(data.budget),
-        is_verifying=desk.verifier.is_under_way(data.budget),
+        check=desk.checks.get(data.budget),
         unsettled=desk.unsettled(data),
-        never_began=NEVER_BEGAN,
         written_off=Steward(desk.ledger, data.budget).written_off(20)[::-1],
         entries=entries,
         older=older(entries, page),

@@ -26,7 +26,7 @@ from dpgap.exact.parameters import approximately, without_power
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.pipelines.plan import Expected, Plan, plan
 from dpgap.pipelines.routes import Expectation, HistogramRoute, HybridRoute
-from dpgap.pipelines.tables import Answering, answer, pipeline_of
+from dpgap.pipelines.tables import answer, pipeline_of
 from dpgap.question import HISTOGRAM, KINDS, METHODS, Question, read_wanted
 
 # --------------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ class PlanBody(BaseModel):
 
 
 DEFAULTS = PlanBody.model_validate({"topic": ""}).said()
-"""The fields of a form, and what holds where one is left out."""
+"""The fields of a form and their defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class FilledForm:
 
     @classmethod
     def read(cls, said: Mapping[str, str]) -> "FilledForm":
-        """What was said, if all of it is what it must be; the rest has its defaults."""
+        """The form with these fields, if all are right; missing fields have their defaults."""
         text = {name: said.get(name, default) for name, default in DEFAULTS.items()}
         kind, k, sizes = _one_of("kind", text["kind"], KINDS), text["k"], text["sizes"].strip()
         if not (k.isascii() and k.isdigit() and len(k) <= 4 and 1 <= int(k) <= _MOST):
@@ -109,11 +109,6 @@ def ask(form: FilledForm, answers: Any, account: Account) -> Any:
     return answer(form.wanted, answers, account, form.fresh)
 
 
-def identity_of(form: FilledForm, empty: Any) -> str | None:
-    """The hash of a question about counts, of which the public facts are given; a charge has it."""
-    return Answering.of(form.wanted.about(empty.origin), empty).question.identity
-
-
 def text_of(value: Fraction) -> str:
     """A number as a form shows it: as a decimal where that is exact and short.
 
@@ -137,7 +132,7 @@ def _is_long(value: Fraction) -> bool:
 
 
 def number_in(said: Mapping[str, str], name: str) -> Fraction:
-    """A number that must be there, exact."""
+    """The exact number in a field, which must have one."""
     text = without_power(said.get(name, "").strip())
     try:
         value = Fraction(text) if _NUMBER.fullmatch(text) else None
@@ -196,7 +191,7 @@ class Prospects(NamedTuple):
 
 
 def prospects(form: FilledForm, facts: PrivateCounts, left: Amount, least: Fraction) -> Prospects:
-    """What this question will tell for its ε, and for others from the least that may be asked.
+    """What to expect of this question for its ε, and for other ε from the least that is allowed.
 
     While somebody moves ε, the same numbers are asked for again and again, so they are cached.
     """
@@ -213,7 +208,7 @@ def prospects(form: FilledForm, facts: PrivateCounts, left: Amount, least: Fract
 
 @lru_cache(maxsize=4096)  # all of it is public
 def _expectation(asked: Question, facts: PrivateCounts) -> Expectation:
-    """What estimates will be off by, as numbers of the table. Read-off winners need no lead."""
+    """The expected errors, in the units of the table. Winners that are read off need no lead."""
     is_planned = asked.kind == "top-k" and asked.method != HISTOGRAM
     pipeline = None
     if not asked.is_of_all and (facts.unknown or facts.reach is not None or not is_planned):
@@ -246,7 +241,7 @@ def _plan(asked: Question, facts: PrivateCounts, **sizes: Any) -> Plan:
 
 
 def _words(asked: Question, stated: str, facts: PrivateCounts, noise: float) -> list[str]:
-    """What may be certified, with this noise on what is compared; what the stated sizes lead to."""
+    """Sentences: the lead that earns a certificate at this noise, and what stated sizes lead to."""
     if asked.kind != "top-k" or not noise:
         return []
     lead = about(float(f"{noise * math.log(1 / _LEVEL):.2g}"))

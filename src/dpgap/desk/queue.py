@@ -3,7 +3,7 @@
 A question is charged and archived by the ledger before anything of it is handed out, and only what
 is in the archive is. So every answer that anybody saw is charged. A desk that dies in between
 leaves a charge that everybody can see, and the answer, if it was drawn, in its spool
-(`dpgap.desk.spool`): the next desk that starts settles it.
+(`dpgap.desk.spool`): the next desk that starts settles it, or writes the charge off.
 """
 
 import asyncio
@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
-from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 from fastapi.concurrency import run_in_threadpool
@@ -35,7 +34,6 @@ from dpgap.desk.questions import (
     FilledForm,
     Prospects,
     ask,
-    identity_of,
     number_in,
     prospects,
     text_of,
@@ -70,15 +68,11 @@ class ReleaseClock:
 
 
 ANSWER_WAITS = "its answer waits to be settled"
-LEFT_NO_ANSWER = "drawing it began and left no answer: a second draw would be a second release"
-NEVER_BEGAN = "drawing it never began"
-PUT_BACK = "it was settled before an older copy of the ledger was restored: write it off"
+LEFT_NO_ANSWER = "it left no answer, and a second draw would be a second release"
 ELSEWHERE = "under way or interrupted, at another desk or in a program"
 
-ACTS = ("raise", "lower", "allow", "write-off", "close", "refresh", "verify", "draw")
+ACTS = ("raise", "lower", "allow", "write-off", "close", "refresh", "verify")
 """What a steward does at the desk; the first five are functions of the ledger."""
-
-_NOT_UNDRAWN = 409, "entry must be a charge of this desk that never began to be drawn"
 
 
 class Receipt(NamedTuple):
@@ -89,9 +83,6 @@ class Receipt(NamedTuple):
     state: str
     again: bool = False
     """Whether it was paid for by another request, so that nothing was charged for this one."""
-
-
-Charged = Pending | Receipt
 
 
 class Page(BaseModel):
@@ -111,35 +102,6 @@ class Verified(NamedTuple):
     flaws: list[str]
 
 
-class Verifier:
-    """Checks whole books in a thread of its own, one at a time, so that no page waits for it."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="verifying")
-        self._checks: dict[str, Future[Verified]] = {}
-        self.last: dict[str, Verified] = {}
-
-    def start(self, budget: str) -> "Future[Verified]":
-        """Check a book, unless that is under way already; only the event loop starts checks."""
-        if not self.is_under_way(budget):
-            self._checks[budget] = self._thread.submit(self._verify, budget)
-        return self._checks[budget]
-
-    def is_under_way(self, budget: str) -> bool:
-        """Whether a check was started and has not ended."""
-        return budget in self._checks and not self._checks[budget].done()
-
-    def _verify(self, budget: str) -> Verified:
-        at = datetime.now(UTC).isoformat(timespec="seconds")
-        head = ""
-        with suppress(LedgerError):  # which is a flaw that is found below
-            head = self._ledger.account(budget).head
-        found = Verified(at, head, self._ledger.verify(budget))
-        self.last[budget] = found
-        return found
-
-
 class Desk:
     """The operations of the desk."""
 
@@ -149,11 +111,13 @@ class Desk:
         self.file, self.ledger, self.counts, self.auth = file, ledger, counts, auth
         self.spool = spool
         self.release_clock = ReleaseClock(file.tick)
-        self.verifier = Verifier(ledger)
+        self.checks: dict[str, Future[Verified]] = {}
+        """The last check of each whole book, which may be under way."""
+        self._checking = ThreadPoolExecutor(1, thread_name_prefix="checking")
         self.under_way: dict[asyncio.Task[Receipt], tuple[str, str]] = {}
-        """What is worked on before its tick, each with a budget and a key."""
+        """The questions that wait for their tick, each with a budget and a key."""
         self.waiting: OrderedDict[tuple[str, int], Pending] = OrderedDict()
-        """What the ledger did not take at its tick, by budget and number of the reservation."""
+        """The answers that the ledger did not take at their tick, by budget and reservation."""
 
     def datasets(self, visitor: Visitor) -> list[ListedData]:
         """The data sets that somebody may ask about, or looks after."""
@@ -184,7 +148,10 @@ class Desk:
             set_total = steward.raise_to if act == "raise" else steward.lower_to
             set_total(number_in(said, "epsilon"), reason=reason)
         elif act == "write-off":
-            steward.write_off(_entry_in(said), reason=reason)
+            number = said.get("entry", "")
+            if not (number.isascii() and number.isdigit() and len(number) <= 12):
+                raise Refused(422, "entry must be the number of a reservation")
+            steward.write_off(int(number), reason=reason)
         elif act == "close":
             steward.close(reason=reason)
         else:
@@ -193,7 +160,26 @@ class Desk:
             delta = number_in(said, "delta") if said.get("delta") else None
             steward.allow(said["person"], number_in(said, "epsilon"), delta=delta, reason=reason)
 
-    def charge(self, visitor: Visitor, data: ListedData, form: FilledForm, key: str) -> Charged:
+    def verify(self, budget: str) -> "Future[Verified]":
+        """Check a whole book in a thread of its own, one at a time, so that no page waits for it.
+
+        Only the event loop starts checks. A check that is under way already is not started again.
+        """
+        check = self.checks.get(budget)
+        if check is None or check.done():
+            check = self.checks[budget] = self._checking.submit(self._verified, budget)
+        return check
+
+    def _verified(self, budget: str) -> Verified:
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        head = ""
+        with suppress(LedgerError):  # which is a flaw that is found below
+            head = self.ledger.account(budget).head
+        return Verified(at, head, self.ledger.verify(budget))
+
+    def charge(
+        self, visitor: Visitor, data: ListedData, form: FilledForm, key: str
+    ) -> Pending | Receipt:
         """Charge a question, once for each key. What was charged before has a receipt already.
 
         Unless fresh noise is wanted, what somebody else asks just now is not charged beside it.
@@ -228,11 +214,8 @@ class Desk:
                 "An answer about this data set waits for the ledger. Nothing more is charged until "
                 "it is settled, for ten minutes at the most. Try again in a moment.",
             )
-        return self._file(self.spool.id)
-
-    def _file(self, folder: str) -> Slip:
         try:
-            return Slip(self.spool.folders[folder])
+            return Slip(self.spool.folders[self.spool.id])
         except OSError:
             raise Refused(503, "The spool cannot be written now: nothing is charged.") from None
 
@@ -264,12 +247,12 @@ class Desk:
         pending.log_failures()
         if pending.has_waited or state != "settled":
             log.warning("entry %d of %s is %s", number, budget, state)
-        pending.slip.end()
+        pending.slip.drop()
         self.waiting.pop(pending.place, None)
         return Receipt(number, state)
 
     def _state(self, pending: Pending) -> str:
-        """What the ledger says. It may have settled an answer though its reply was lost."""
+        """The state in the ledger, which may have settled an answer although its reply was lost."""
         with suppress(LedgerError):
             found = self._found(pending.entry.dataset, name_of(pending.entry))
             if found is not None and found.ending is not None:
@@ -286,7 +269,7 @@ class Desk:
         return next((each for each in found if name_of(each.reservation) == name), None)
 
     def settle_waiting(self) -> None:
-        """Bring what waits to the ledger. A budget that fails is left alone until the next tick."""
+        """Settle what waits. If an answer fails, others of its budget wait for the next tick."""
         failed: set[str] = set()
         for pending in list(self.waiting.values()):
             budget, _ = pending.place
@@ -294,29 +277,35 @@ class Desk:
                 failed.add(budget)
 
     def recover(self) -> None:
-        """Take up what desks that have ended left in the spool."""
+        """Take up what desks that have ended left in the ledger and in the spool."""
         self.spool.take_over()
-        for folder in list(self.spool.folders.values()):
-            if folder.left or folder.id != self.spool.id:
-                self._recover(folder)
+        for name in list(self.spool.left):
+            self._recover(self.spool.folders[name])
 
     def _recover(self, folder: Folder) -> None:
         budgets = self.ledger.datasets()
-        stale = (entry for budget in budgets for entry in self.ledger.steward(budget).stale())
-        ours = {name_of(entry): entry for entry in stale if entry.extra.get("desk") == folder.id}
-        for name in list(folder.left):
-            if name in ours:
-                self._take_up(folder, ours[name])
-            elif any(it.ending for budget in budgets if (it := self._found(budget, name))):
-                folder.end(name)
-            else:
+        stale = [entry for budget in budgets for entry in self.ledger.steward(budget).stale()]
+        working = list(self.under_way.values())  # read last: what is charged just now is in it
+        ours = {
+            name_of(entry): entry
+            for entry in stale
+            if entry.extra.get("desk") == folder.id
+            and (entry.dataset, entry.key or "") not in working
+        }
+        for entry in ours.values():
+            if (entry.dataset, entry.number) not in self.waiting:
+                self._take_up(folder, entry)
+        for name in folder.left:
+            if any(it.ending for budget in budgets if (it := self._found(budget, name))):
+                folder.drop(name)
+            elif name not in ours:
                 log.error("the spool has a file of no reservation in this ledger: %s", name)
-            folder.left.remove(name)
-        if not ours and not folder.names():
+        folder.left.clear()
+        if folder.id == self.spool.id or not (ours or folder.names()):
             self.spool.leave(folder)
 
     def _take_up(self, folder: Folder, entry: Entry) -> None:
-        """Let an answer in the spool be settled; or, if the file has none, be written off."""
+        """Let its answer in the spool be settled; without one, let the charge be written off."""
         try:
             answer = folder.read(name_of(entry)) or {}
         except (SpoolError, OSError) as error:
@@ -330,7 +319,7 @@ class Desk:
         if answer:
             pending.settle(Fraction(answer["cost"]), answer["document"])
         self.waiting[pending.place] = pending
-        log.warning("entry %d of %s was left in the spool", entry.number, entry.dataset)
+        log.warning("entry %d of %s was left by a desk that ended", entry.number, entry.dataset)
 
     def unsettled(self, data: ListedData) -> list[tuple[Entry, str]]:
         """Reservations that nobody settled, and what is known of each at this desk."""
@@ -338,7 +327,7 @@ class Desk:
         return [(entry, self._why_unsettled(entry)) for entry in stale]
 
     def _why_unsettled(self, entry: Entry) -> str:
-        """Why it is not settled. Before its tick nothing shows whether it is drawn."""
+        """Why a reservation is not settled. Before its tick nothing shows whether it is drawn."""
         folder = self.spool.folders.get(entry.extra.get("desk", ""))
         if folder is None:
             return ELSEWHERE
@@ -347,36 +336,7 @@ class Desk:
             return LEFT_NO_ANSWER if pending.document is None else ANSWER_WAITS
         if (entry.dataset, entry.key or "") in list(self.under_way.values()):
             return UNDER_WAY
-        if name_of(entry) in folder.ended:
-            return PUT_BACK
-        return ANSWER_WAITS if folder.has(name_of(entry)) else NEVER_BEGAN
-
-    def undrawn(self, data: ListedData, number: int) -> Entry:
-        """A charge of this desk whose draw never began."""
-        for entry, words in self.unsettled(data):
-            if entry.number == number and words == NEVER_BEGAN:
-                return entry
-        raise Refused(*_NOT_UNDRAWN)
-
-    def pending(self, data: ListedData, entry: Entry, actor: str, reason: str) -> Pending:
-        """The same, to be drawn without a new charge, by whoever has noted it as under way.
-
-        Its file goes after the ledger has settled it, so the file is looked for first.
-        """
-        folder, name = self.spool.folders[entry.extra["desk"]], name_of(entry)
-        found = None if folder.has(name) else self._found(data.budget, name)
-        if found is None or found.ending is not None:
-            raise Refused(*_NOT_UNDRAWN)
-        said = entry.extra["question"]
-        form, listed = FilledForm.read(said), self.file.datasets.get(said["dataset"])
-        if listed is None or listed.budget != data.budget:
-            raise Refused(409, "This question is about a data set that is no longer at this desk.")
-        slot = self.slot(listed, form)
-        if identity_of(form, slot.empty) != entry.extra.get("identity"):
-            words = "The topic has changed since this was charged: write it off, or undo it."
-            raise Refused(409, words)
-        reservation = LedgerReservation(self.ledger, entry, reason, actor)
-        return Pending(reservation, self._file(folder.id), form, slot)
+        return ANSWER_WAITS if folder.has(name_of(entry)) else LEFT_NO_ANSWER
 
     def look(self, budget: str, receipt: Receipt) -> Receipt:
         """The receipt with the present state."""
@@ -386,7 +346,7 @@ class Desk:
         return receipt
 
     def limit(self, visitor: Visitor, data: ListedData, name: str) -> Any:
-        """A limit on the questions of this person: their own, or that of the data set."""
+        """A limit on the questions of this person: their own limit, or that of the data set."""
         own = getattr(visitor.person, name)
         return getattr(data, name) if own is None else own
 
@@ -398,7 +358,7 @@ class Desk:
         return least
 
     def expect(self, visitor: Visitor, data: ListedData, form: FilledForm) -> Prospects:
-        """What a question will tell, if it can be asked."""
+        """What to expect of a question, if it can be asked."""
         least = self.require_enough(visitor, data, form)
         facts = self.slot(data, form).facts
         return prospects(form, facts, self.balance(visitor, data).left, least)
@@ -451,13 +411,6 @@ def own_key(visitor: Visitor, key: str) -> str:
     return f"desk {hash_of(visitor.name)[:16]} {key}"
 
 
-def _entry_in(said: Mapping[str, str]) -> int:
-    number = said.get("entry", "")
-    if not (number.isascii() and number.isdigit() and len(number) <= 12):
-        raise Refused(422, "entry must be the number of a reservation")
-    return int(number)
-
-
 # --------------------------------------------------------------------------------------------------
 # The queue: questions wait for their turn, and answers wait for the tick.
 #
@@ -478,7 +431,7 @@ _PATIENCE = 5
 """For how many seconds, or ticks if they are longer, somebody waits for an answer that is late."""
 
 _LOOK_AROUND = 10
-"""After how many seconds the desk looks again whether another one has ended."""
+"""The seconds after which the desk looks again whether another desk has ended."""
 
 
 class Asking:
@@ -498,57 +451,16 @@ class Asking:
 
         A question that takes too long goes on, and its receipt says so.
         """
-        begun = self._desk.release_clock.clock()
-        with in_our_words():
-            form = FilledForm.read(said)
-        of_one = sum(task.get_name() == visitor.name for task in self._desk.under_way)
-        if len(self._desk.under_way) >= _WAITING or of_one >= _OF_ONE:
-            raise Refused(503, "Too many questions are under way. Try again in a moment.")
-        claim = data.budget, own_key(visitor, key)
-        charge = partial(self._desk.charge, visitor, data, form, key)
-        return await self._work(begun, visitor, claim, charge)
-
-    async def act(
-        self, visitor: Visitor, data: ListedData, act: str, said: Mapping[str, str]
-    ) -> None:
-        """Do what a steward does."""
-        desk = self._desk
-        if act not in ACTS:
-            raise Refused(*NOT_THERE)
-        if act == "refresh":
-            await run_in_threadpool(desk.counts.refresh, data)
-            return
-        if act == "verify":
-            desk.verifier.start(data.budget)
-            return
-        reason = said.get("reason", "").strip()
-        if not reason or not reason.isprintable() or len(reason) > 200:
-            raise Refused(422, "reason must say why, in at most 200 printable characters")
-        why = f"{reason} ({visitor.name}, at the desk)"
-        if act == "draw":
-            await self.draw(visitor, data, _entry_in(said), why)
-            return
-        with in_our_words():
-            await run_in_threadpool(desk.change, visitor, data, act, said, why)
-
-    async def draw(self, visitor: Visitor, data: ListedData, number: int, reason: str) -> None:
-        """Draw what was charged and never began to be drawn; nothing is charged for it again."""
         desk = self._desk
         begun = desk.release_clock.clock()
-        entry = await asyncio.to_thread(desk.undrawn, data, number)
-        claim = data.budget, entry.key or ""
-        if claim in desk.under_way.values():
-            raise Refused(409, "This question is under way.")
-        charge = partial(desk.pending, data, entry, visitor.name, reason)
-        drawn = await self._work(begun, visitor, claim, charge)
-        if drawn.state != "settled":
-            raise Refused(503, f"Its answer is not in the ledger: the charge is {drawn.state}.")
-
-    async def _work(
-        self, begun: float, visitor: Visitor, claim: tuple[str, str], charge: Callable[[], Charged]
-    ) -> Receipt:
-        desk = self._desk
-        work = asyncio.create_task(self._answer(begun, claim[0], charge), name=visitor.name)
+        with in_our_words():
+            form = FilledForm.read(said)
+        of_one = sum(task.get_name() == visitor.name for task in desk.under_way)
+        if len(desk.under_way) >= _WAITING or of_one >= _OF_ONE:
+            raise Refused(503, "Too many questions are under way. Try again in a moment.")
+        claim = data.budget, own_key(visitor, key)
+        answer = self._answer(begun, visitor, data, form, key)
+        work = asyncio.create_task(answer, name=visitor.name)
         desk.under_way[work] = claim
 
         def end(work: asyncio.Task[Receipt]) -> None:
@@ -564,29 +476,48 @@ class Asking:
             await desk.release_clock.hold(begun)
             return Receipt(0, UNDER_WAY)
 
-    async def _answer(self, begun: float, budget: str, charge: Callable[[], Charged]) -> Receipt:
-        """What became of it. What the ledger does not take at its tick is left to the queue."""
+    async def act(
+        self, visitor: Visitor, data: ListedData, act: str, said: Mapping[str, str]
+    ) -> None:
+        """Do what a steward does."""
+        desk = self._desk
+        if act not in ACTS:
+            raise Refused(*NOT_THERE)
+        if act == "refresh":
+            await run_in_threadpool(desk.counts.refresh, data)
+            return
+        if act == "verify":
+            desk.verify(data.budget)
+            return
+        reason = said.get("reason", "").strip()
+        if not reason or not reason.isprintable() or len(reason) > 200:
+            raise Refused(422, "reason must say why, in at most 200 printable characters")
+        why = f"{reason} ({visitor.name}, at the desk)"
+        with in_our_words():
+            await run_in_threadpool(desk.change, visitor, data, act, said, why)
+
+    async def _answer(
+        self, begun: float, visitor: Visitor, data: ListedData, form: FilledForm, key: str
+    ) -> Receipt:
+        """The outcome of a question. An answer that the ledger does not take goes to the queue."""
         desk, run = self._desk, asyncio.get_running_loop().run_in_executor
         clock = desk.release_clock
         try:
-            charged = await run(self._ledger, charge)
+            charged = await run(self._ledger, desk.charge, visitor, data, form, key)
             if isinstance(charged, Pending):
                 await run(self._drawing, charged.draw)
         finally:
             log.info("answered at tick %d", await clock.hold(begun))
         if isinstance(charged, Receipt):
             receipt = charged
-        elif charged.began:
+        else:
             receipt = await run(self._ledger, desk.settle, charged)
             self._waits.set()
-        else:
-            charged.log_failures()
-            return Receipt(charged.entry.number, UNDER_WAY)
         end = clock.clock() + _PATIENCE * max(1, clock.tick)
         while receipt.state == UNDER_WAY and clock.clock() < end:
             await clock.hold(begun)
-            if (budget, receipt.entry) not in desk.waiting:
-                receipt = await run(self._ledger, desk.look, budget, receipt)
+            if (data.budget, receipt.entry) not in desk.waiting:
+                receipt = await run(self._ledger, desk.look, data.budget, receipt)
         return receipt
 
     async def keep_settling(self) -> None:
@@ -607,7 +538,7 @@ class Asking:
                 await self._try(desk.recover)
 
     async def _try(self, work: Callable[[], None]) -> None:
-        """Whatever fails is tried again later."""
+        """Do some work; if it fails, it is tried again later."""
         try:
             await asyncio.get_running_loop().run_in_executor(self._settling, work)
         except Exception as error:

@@ -3,16 +3,15 @@
 A question is charged, drawn, and settled at a tick. In the spool it has one file, which goes
 through these steps:
 
-1. *Before the charge* the file is made. If that fails, nothing is charged.
-2. *Before the draw* the file is renamed after its reservation, and the name is synced to the disk.
-3. *After the draw* the answer is written into it, and synced.
-4. When the ledger has settled the answer, the file is removed, and its name is kept in a list: a
-   ledger that is put back from an older copy must not look as if the draw never began.
+1. *Before the charge* the file is made, without a name of its own. If that fails, nothing is
+   charged.
+2. *After the draw* the answer is written into it and synced. Then the file is renamed after its
+   reservation, so that a file with such a name holds a whole answer.
+3. When the ledger has settled the answer, the file is removed.
 
-So a desk that starts again knows what to do with a reservation that is not settled. Without a file
-its draw never began: it can still be drawn. With a file that holds an answer, that answer is
-settled. With a file that holds none, the draw began, and whoever drew again would make a second
-release: it is written off.
+So a desk that starts again knows what to do with a reservation that is not settled. If its file
+holds an answer, that answer is settled. Else it is written off. Its draw may have begun, and a
+second draw would be a second release: so nothing is ever drawn again.
 
 Several desks may use one spool: each has a folder of its own, named by a random id and locked while
 the desk runs. A desk also takes over folders of desks that have ended. Every file has a version.
@@ -21,8 +20,7 @@ the desk runs. A desk also takes over folders of desks that have ended. Every fi
 >>> spool = Spool(Path(tempfile.mkdtemp()) / "desk.spool")
 >>> folder = spool.folders[spool.id]
 >>> slip = Slip(folder)
->>> slip.begin(name := "7." + hash_of("the reservation"))
->>> slip.keep({"cost": "1/2", "document": "{}"})
+>>> slip.keep(name := "7." + hash_of("the reservation"), {"cost": "1/2", "document": "{}"})
 >>> folder.read(name)
 {'cost': '1/2', 'document': '{}'}
 >>> slip.drop()
@@ -54,12 +52,12 @@ from dpgap.desk.questions import FilledForm, ask
 
 Answer = dict[str, str]
 
-_VERSION = 1
-_HEADER = f'{{"version":{_VERSION}}}\n'.encode()
+_FIRST, _HEADER = (f'{{"version":{version}}}\n'.encode() for version in (1, 2))
+"""In the first version, files also said which draws had begun, and a desk could draw the others."""
 _LOCK, _NEW, _ENDED = "lock", "new.", "ended"
 _NAME = re.compile(r"[0-9]{1,10}\.[0-9a-f]{64}")
 _ID = re.compile(r"[0-9a-f]{16}")
-"""What folders are called, and new files after `_NEW`: nothing else in the spool is touched."""
+"""The names of folders, and of new files after `_NEW`. The desk touches nothing else there."""
 
 
 class SpoolError(ValueError):
@@ -67,7 +65,7 @@ class SpoolError(ValueError):
 
 
 def name_of(reservation: Entry) -> str:
-    """What the file of a reservation is called. No other entry of any ledger has its hash."""
+    """The name of the file of a reservation. No other entry of any ledger has its hash."""
     return f"{reservation.number}.{reservation.hash}"
 
 
@@ -90,14 +88,19 @@ class Spool:
         except OSError as error:
             raise SpoolError(f"spool {root} cannot be used: {error.strerror}") from None
         self.id = next(iter(self.folders))
+        self.left = set(self.folders)
+        """The folders in which desks before may have left something."""
 
     def take_over(self) -> None:
         """Lock folders of desks that have ended meanwhile, if they can be used."""
         with suppress(SpoolError):
-            self.folders |= {folder.id: folder for folder in _free_folders(self._root)}
+            free = {folder.id: folder for folder in _free_folders(self._root)}
+            self.folders |= free
+            self.left |= free.keys()
 
     def leave(self, folder: "Folder") -> None:
-        """Remove a folder that was taken over, when nothing of it is left."""
+        """Note that nothing of an earlier desk is left; remove a folder that was taken over."""
+        self.left.remove(folder.id)
         if folder.id != self.id:
             del self.folders[folder.id]
             with suppress(OSError):  # somebody put another file there
@@ -138,26 +141,18 @@ class Folder:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not os.fstat(lock).st_nlink:
             raise FileNotFoundError(path)
-        mine = _HEADER + f"{path.stat().st_ino}\n".encode()
-        found = os.pread(lock, 100, 0)
-        if not (_HEADER + b"0").startswith(found[: len(_HEADER)]):
+        found = os.pread(lock, len(_HEADER), 0)
+        if not (_FIRST.startswith(found) or _HEADER.startswith(found)):
             raise SpoolError(f"spool {path} was made by a later dpgap: use that one")
-        if found not in (b"", _HEADER, mine):
-            raise SpoolError(
-                f"spool {path} is a copy, and the original's desk may draw the same: remove it, "
-                "and write off the charges that are then listed as those of another desk"
-            )
-        os.pwrite(lock, mine, 0)
+        os.pwrite(lock, _HEADER, 0)
         self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         weakref.finalize(self, os.close, self.descriptor)
         for name in os.listdir(path):
-            if name.startswith(_NEW) and _ID.fullmatch(name.removeprefix(_NEW)):  # it never began
+            is_new = name.startswith(_NEW) and _ID.fullmatch(name.removeprefix(_NEW))
+            if is_new or name == _ENDED:  # it has no answer; or it is a list of the first version
                 self.drop(name)
         self.left = self.names()
         """The files that the desk before left here."""
-        ended = path / _ENDED
-        self.ended = set(ended.read_text().split()) if ended.exists() else set[str]()
-        """The names of files that are gone since the ledger had ended their reservations."""
 
     def names(self) -> list[str]:
         """The names of all files that belong to reservations."""
@@ -168,9 +163,11 @@ class Folder:
         return (self._path / name).exists()
 
     def read(self, name: str) -> Answer | None:
-        """The answer that a file holds; None if it holds none that is whole."""
+        """The answer that a file holds; None if it holds none that is whole, or is not there."""
+        if not self.has(name):
+            return None
         header, _, rest = (self._path / name).read_bytes().partition(b"\n")
-        if header.startswith(b'{"version":') and header + b"\n" != _HEADER:
+        if header.startswith(b'{"version":') and header + b"\n" not in (_FIRST, _HEADER):
             raise SpoolError(
                 f"spool {self._path / name} was written by a later dpgap: use that one"
             )
@@ -184,17 +181,8 @@ class Folder:
         """Remove a file."""
         os.unlink(name, dir_fd=self.descriptor)
 
-    def end(self, name: str) -> None:
-        """Remove the file of a reservation that the ledger has ended, and keep its name."""
-        with (self._path / _ENDED).open("a") as file:
-            file.write(f"{name}\n")
-        self.ended.add(name)
-        self.drop(name)
-
     def remove(self) -> None:
         """Remove the folder, which must be empty."""
-        with suppress(FileNotFoundError):
-            self.drop(_ENDED)
         self.drop(_LOCK)
         self._path.rmdir()
 
@@ -203,7 +191,7 @@ class Slip:
     """The file of one question. Its descriptor stays open until the answer is written."""
 
     def __init__(self, folder: Folder, name: str = "") -> None:
-        """A new file; with a name, one that is there."""
+        """A new file; with a name, that of a reservation, if it is there."""
         self._folder, self._name, self._file = folder, name, -1
         if not name:
             self._name = _NEW + secrets.token_hex(8)
@@ -215,21 +203,15 @@ class Slip:
                 self.drop()
                 raise
 
-    def begin(self, name: str) -> None:
-        """Note on the disk that the draw for a reservation begins. This is done once."""
-        if self._folder.has(name):
-            raise FileExistsError(name)
-        directory = self._folder.descriptor
-        os.rename(self._name, name, src_dir_fd=directory, dst_dir_fd=directory)
-        self._name = name
-        os.fsync(directory)
-
-    def keep(self, answer: Answer) -> None:
-        """Write the answer to the disk; after an error it may be tried again."""
+    def keep(self, name: str, answer: Answer) -> None:
+        """Write the answer to the disk, under this name; after an error it may be tried again."""
         if self._file >= 0:
-            text = canonical(answer)
+            text, directory = canonical(answer), self._folder.descriptor
             _write(self._file, f"{hash_of(text)} {text}\n".encode(), len(_HEADER))
             os.fsync(self._file)
+            os.rename(self._name, name, src_dir_fd=directory, dst_dir_fd=directory)
+            self._name = name
+            os.fsync(directory)
             self._close()
 
     def drop(self) -> None:
@@ -237,12 +219,6 @@ class Slip:
         self._close()
         with suppress(OSError):
             self._folder.drop(self._name)
-
-    def end(self) -> None:
-        """The same, when the ledger has ended the reservation."""
-        self._close()
-        with suppress(OSError):
-            self._folder.end(self._name)
 
     def _close(self) -> None:
         if self._file >= 0:
@@ -274,7 +250,7 @@ def _sync(directory: Path) -> None:
 
 
 _LONG = timedelta(minutes=10)
-"""For how long an answer that waits keeps its data set from new charges."""
+"""While an answer waits, its data set takes no new charges for this time."""
 
 
 class Reserved(Exception):  # noqa: N818 - it says what happened
@@ -313,8 +289,6 @@ class Pending:
     form: FilledForm | None = None
     """What is to be drawn, and of which counts; None: the desk that drew it has ended."""
     slot: Slot | None = None
-    began: bool = True
-    """Whether the draw began. If it cannot be noted in the spool, it does not begin."""
     cost: Fraction = Fraction(0)
     document: str | None = None
     """What was drawn; None: there is no answer."""
@@ -341,7 +315,7 @@ class Pending:
 
     @property
     def reference(self) -> dict[str, Any]:
-        """Where the charge stands, for the release to state."""
+        """The reference to the charge, which the release states."""
         return self.reservation.reference
 
     def reserve(self, epsilon: Fraction, purpose: str, delta: Fraction = Fraction(0)) -> "Pending":
@@ -351,7 +325,7 @@ class Pending:
         return self
 
     def settle(self, epsilon: Fraction, document: str | None = None) -> None:
-        """Take what it did cost and what was released; the ledger gets it at the tick."""
+        """Keep the cost and the released document; the ledger gets them at the tick."""
         self.cost, self.document = epsilon, document
 
     def draw(self) -> None:
@@ -361,14 +335,7 @@ class Pending:
         """
         if self.form is None or self.slot is None:
             raise RuntimeError("only the desk that charged a question draws it")
-        with self.slot.using() as answers:  # whoever waits for them has not begun
-            try:
-                self.slip.begin(name_of(self.entry))
-            except Exception as error:
-                self.began = False
-                self.slip.drop()
-                self.note("the spool cannot be written, so nothing was drawn", error)
-                return
+        with self.slot.using() as answers:
             try:  # fresh, as it is paid: the archive has no answer
                 ask(replace(self.form, fresh=True), answers, self)
             except BaseException as error:  # an engine's panic is no Exception
@@ -381,7 +348,8 @@ class Pending:
             return
         by = {"reason": self.reservation.reason, "actor": self.reservation.actor}
         try:
-            self.slip.keep({"cost": str(self.cost), "document": self.document, **by})
+            answer = {"cost": str(self.cost), "document": self.document, **by}
+            self.slip.keep(name_of(self.entry), answer)
         except Exception as error:
             self.note("the spool cannot be written, so its answer is only in memory", error)
 

@@ -46,7 +46,7 @@ _MECHANISMS = (
     *(MeasuredTopK, MeasuredAbove),
 )
 _FARTHEST = MAX_STEPS >> 4
-"""Where answers end, in steps: pipelines measure on a grid that is 16 times as fine."""
+"""The largest answer, in steps: pipelines measure on a grid that is 16 times as fine."""
 
 
 def measurement(mechanism: Any, input_metric: "Metric | None" = None) -> "Measurement":

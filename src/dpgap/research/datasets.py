@@ -197,7 +197,7 @@ def load(name: str, folder: Path | None) -> Dataset:
 
 
 def _completed(name: str, folder: Path) -> tuple[Counted, str]:
-    """Whole-data counts where they are exact; below, the first records' counts, scaled up."""
+    """Exact counts of the whole data where known; else the first records' counts, scaled up."""
     first, many, exact, least = _PARTS[name]
     part = read_counts(folder / first)
     records, published = PUBLISHED[name]
@@ -221,4 +221,4 @@ _PARTS = {
     "Kosarak": ("kosarak-first100k.dat.gz", 100_000, "kosarak-item-counts-ge991.csv", 991),
     "T40I10D100K": ("T40I10D100K-partial10k.dat.gz", 10_000, "T40I10D100K-item-counts.csv", 1_000),
 }
-"""A file of the first records, how many these are, and counts that are exact from a number up."""
+"""By name: a file of the first records, their number, a file of counts, and where these begin."""

@@ -20,7 +20,7 @@ _STYLE = Path(__file__).with_suffix(".mplstyle")
 
 
 def require_matplotlib() -> None:
-    """Refuse to begin what could not be drawn."""
+    """Raise an error, before any work, if Matplotlib is missing."""
     if find_spec("matplotlib") is None:
         raise ModuleNotFoundError(f"figures need matplotlib: {how_to_get('paper')}")
 
@@ -112,7 +112,7 @@ def _panels(page: Any, rows: Mapping[str, Panel], columns: Sequence[str], x: str
 
 
 def _from_zero(panels: Any) -> None:
-    """Show all that was drawn, down to zero; at the end, since panels of a row share an axis."""
+    """Let all panels begin at zero. It is done last, because panels of a row share an axis."""
     for axes in panels.flat:
         axes.set_ylim(bottom=0)
 

@@ -7,7 +7,6 @@ an interrupted reproduction leaves the figures that were finished, and nothing e
 import json
 import os
 import signal
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -39,7 +38,7 @@ class ReproductionPlan:
 
 
 def require_sound(figures: tuple[int, ...], runs: int, seed: int) -> None:
-    """Refuse what no data can make possible."""
+    """Refuse arguments that are wrong for any data."""
     positive_integer("runs", runs)
     if not figures or not set(figures) <= set(FIGURES):
         raise ValueError(f"figure must be one of {', '.join(map(str, FIGURES))}")
@@ -68,10 +67,6 @@ def finished_figures(
 
 def _all_results(plan: ReproductionPlan, todo: list[Task]) -> Iterator[tuple[Task, list[Result]]]:
     work = zip(todo, np.random.SeedSequence(plan.seed).spawn(len(todo)), strict=True)
-    if plan.workers == 1:
-        for task, seed in work:
-            yield task, run(task, plan.runs, seed)
-        return
     pool = ProcessPoolExecutor(plan.workers, mp_context=get_context("spawn"))
     try:
         with _ignored_by_children():
@@ -83,10 +78,7 @@ def _all_results(plan: ReproductionPlan, todo: list[Task]) -> Iterator[tuple[Tas
 
 @contextmanager
 def _ignored_by_children() -> Iterator[None]:
-    """Start processes that leave Ctrl-C to their parent: they inherit that it is ignored."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    """Ignore Ctrl-C while processes start: they inherit this, and leave Ctrl-C to their parent."""
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

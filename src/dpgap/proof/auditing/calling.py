@@ -92,7 +92,7 @@ def wide(sensitivity: Any, *, monotonic: bool, reach: int | None) -> Iterator[Pa
 
 
 def _finer(level: int, sensitivity: Any) -> Iterator[Pair]:
-    """Moves by less than the sensitivity, which noise in steps of it gives away.
+    """Pairs that differ by less than the sensitivity: noise in steps of it gives them away.
 
     By 1 where it is a whole number; answers may have to be whole then, as they are if it is 1.
     """
@@ -312,7 +312,7 @@ def _last(drawn: list[float], _: Law) -> float:
 
 
 def _attributes(error: Exception) -> Iterator[tuple[str, Any]]:
-    """What else an exception holds: an object that cannot be compared is told by its type."""
+    """The attributes of an exception; of an object that cannot be compared, its type."""
     for path, leaf in leaves(vars(error), "attributes") if vars(error) else ():
         yield path, leaf if is_by_value(leaf) else type(leaf).__name__
 
@@ -478,7 +478,7 @@ class Calls:
         return together is not False
 
     def _found(self, call: Callable[[], Any], raises: bool) -> Leaves:
-        """What is looked at: everything, an exception, or whether the given event happened.
+        """The leaves of an output or of an exception; or whether the given event happened.
 
         Of a program, words are not: where numbers stand for many runs, these would say other ones.
         """

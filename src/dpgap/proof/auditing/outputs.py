@@ -217,7 +217,7 @@ class Outputs:
             self.kinds[path][chosen] = _ABSENT
 
     def modes(self, times: float) -> dict[str, Any]:
-        """What is at each path more often than so many times, or that it is ambiguous."""
+        """The usual value at each path; `AMBIGUOUS` if none comes more often than so many times."""
         modes: dict[str, Any] = {}
         for path, kinds in self.kinds.items():
             numbers = np.nan_to_num(self.numbers[path])  # the kind tells what is no number
@@ -371,7 +371,7 @@ def _apart(look: Look, sides: Sequence[Outputs]) -> float:
 
 
 def _bits_of(path: str, sides: Sequence[Outputs]) -> Iterator[Part]:
-    """Bits may tell more where there are fractions, or several whole numbers."""
+    """The lowest bit and the exponent, if there are fractions or many whole numbers."""
     column = _column(number(path), sides)
     known = np.unique(column[np.isfinite(column)])
     has_fractions = bool((known != np.rint(known)).any())
@@ -385,7 +385,7 @@ def _bits_of(path: str, sides: Sequence[Outputs]) -> Iterator[Part]:
 
 
 def _sums(sides: Sequence[Outputs], moves: Sequence[float]) -> Iterator[Part]:
-    """Of what stands at several places: the sum of numbers, and how often each of few words.
+    """Sums of the numbers at several places, and how often each of few words is there.
 
     Also less those at answers that move up less than others do: then what all have in common, such
     as the noise of a threshold, counts for little.

@@ -247,7 +247,7 @@ class OutputEvent(NamedTuple):
 def promise(
     hits: Any, hits_neighbour: Any, runs: int, delta: float, *, caution: float = 2.0
 ) -> Any:
-    """About what ε is at least, given the counts; less some standard deviations for caution."""
+    """An estimate of what ε is at least, less some standard deviations for caution."""
     beyond = np.asarray(hits - delta * runs, dtype=np.float64)
     others = np.asarray(hits_neighbour, dtype=np.float64) + 1
     some = np.maximum(beyond, 1e-9)
@@ -256,7 +256,7 @@ def promise(
 
 
 def excess(hits: int, hits_neighbour: int, runs: int, epsilon: float, delta: float) -> float:
-    """By how many standard deviations the event is likelier than ε and δ allow, about."""
+    """About how many standard deviations likelier the event is than ε and δ allow."""
     factor = math.exp(min(epsilon, _BEYOND_COUNTS))
     allowed = max(0.0, hits - delta * runs) / factor
     beyond = hits - delta * runs - factor * hits_neighbour
@@ -360,7 +360,7 @@ class Tried(NamedTuple):
 def search(
     calls: Calls, tried: Sequence[Pair], until: int, epsilon: float, delta: float
 ) -> Suspicion:
-    """What tells most, after so many calls; the first and the last round get most of them."""
+    """The event that tells most, after so many calls; the first and the last round get most."""
     budget, rounds = until - calls.made, _rounds(len(tried))
     seen: dict[Pair, list[Outputs]] = {}
     left: Sequence[Pair] = tried

@@ -346,7 +346,7 @@ def trial(
 
 
 def _joint_cost(mechanism: Any, laws: Sequence[Any]) -> Any:
-    """The cost of all draws together, where they are not independent: by their law, if it has one.
+    """The function for the cost of dependent draws: that of their law, or of the mechanism.
 
     It is of one joint density. So all draws must come from that, and all of its coordinates.
     """

@@ -17,10 +17,9 @@ import reprlib
 import signal
 import sys
 import threading
-import time
 from collections import deque, namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -317,11 +316,16 @@ class Stop(Exception):  # noqa: N818 - not a fault: passes through the program u
 
 @contextmanager
 def guarded(what: str, seconds: float) -> Iterator[None]:
-    """Run a part of the program. If it fails or never stops, a `BadProgram` says so."""
+    """Run a part of the program. If it fails or never stops, a `BadProgram` says so.
+
+    A signal ends what never stops. So there is no time limit in other threads than the main one,
+    and none on systems without timers.
+    """
+    in_main = threading.current_thread() is threading.main_thread()
+    is_limited = in_main and hasattr(signal, "setitimer")
+    words = f"{what} never stops: it was still running after {seconds:g} s"
     try:
-        in_main = threading.current_thread() is threading.main_thread()
-        deadline = _by_signal if in_main and hasattr(signal, "setitimer") else _by_trace
-        with deadline(f"{what} never stops: it was still running after {seconds:g} s", seconds):
+        with _deadline(words, seconds) if is_limited else nullcontext():
             yield
     except (BadNoise, BadProgram, Violation, Stop):
         raise
@@ -332,7 +336,7 @@ def guarded(what: str, seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def _by_signal(message: str, seconds: float) -> Iterator[None]:
+def _deadline(message: str, seconds: float) -> Iterator[None]:
     armed = True
 
     def ring(_signal: int, _frame: FrameType | None) -> None:
@@ -347,24 +351,6 @@ def _by_signal(message: str, seconds: float) -> Iterator[None]:
         armed = False
         signal.setitimer(signal.ITIMER_REAL, rest)
         signal.signal(signal.SIGALRM, before)
-
-
-@contextmanager
-def _by_trace(message: str, seconds: float) -> Iterator[None]:
-    """Other threads get no signals; there, look at the clock on every line."""
-    end = time.monotonic() + seconds
-
-    def look(_frame: FrameType, _event: str, _argument: Any) -> Any:
-        if time.monotonic() > end:
-            raise BadProgram(message)
-        return look
-
-    before = sys.gettrace()
-    sys.settrace(look)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
 
 
 def instructions(code: CodeType) -> Iterator[dis.Instruction]:
@@ -525,7 +511,7 @@ _FIELDS = (MemberDescriptorType, type(namedtuple("_One", "field").field))  # typ
 
 
 def members(kind: type) -> Iterator[Any]:
-    """What somebody wrote into a class; what every class has was written by nobody."""
+    """The members of a class that somebody wrote, without those that every class has."""
     given = {*dir(_Named if issubclass(kind, tuple) else _Empty)}
     for name, value in vars(kind).items():
         files = {each.__code__.co_filename for each in functions_of(value)}

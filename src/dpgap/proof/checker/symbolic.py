@@ -8,7 +8,6 @@ does tie, and then they are counted.
 """
 
 import functools
-import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any
@@ -41,8 +40,6 @@ class CostTerm:
         return CostTerm(-z3.ToReal(z3.ToInt(-self.term)))
 
     def __mul__(self, factor: Any) -> "CostTerm":
-        if isinstance(factor, CostTerm):
-            return CostTerm(self.term * factor.term)
         return CostTerm(self.term * _number(forms.exact(factor)))
 
     __rmul__ = __mul__
@@ -54,12 +51,6 @@ class CostTerm:
         return CostTerm(self.term + (other.term if isinstance(other, CostTerm) else _number(other)))
 
     __radd__ = __add__
-
-    def __sub__(self, other: Any) -> "CostTerm":
-        return CostTerm.__add__(self, other * -1)
-
-    def __rsub__(self, other: Any) -> "CostTerm":
-        return CostTerm.__add__(self * -1, other)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -79,7 +70,6 @@ class Paths(forms.PathExplorer):
         self._terms: dict[Unknown, Any] = {}
         self._sums: dict[tuple[Any, ...], Any] = {}
         self._model: Any = None
-        self._box: dict[Unknown, tuple[Exact, Exact]] = {}
         self._bound: set[Unknown] = set()
         self._entered: list[tuple[Affine, bool]] = []
         self._scopes = 0
@@ -102,7 +92,6 @@ class Paths(forms.PathExplorer):
 
     def between(self, name: str, low: Exact, high: Exact) -> Affine:
         """An unknown number between two known ones."""
-        self._box[name] = low, high
         number = self.unknown(name)
         self.confine(number, low, high)
         return number
@@ -119,7 +108,8 @@ class Paths(forms.PathExplorer):
     def start_over(self) -> None:
         """Forget what was learnt on the last path."""
         super().start_over()
-        self._facts: dict[tuple[Any, ...], list[tuple[Affine, bool]]] = {}
+        self._facts: dict[frozenset[Any], list[tuple[Exact, bool]]] = {}
+        """What was learnt: for the terms of each form its constants, and whether it is negative."""
         self._known = set(self._bound)
         """Unknowns that are confined, or that something was asked about."""
 
@@ -137,8 +127,9 @@ class Paths(forms.PathExplorer):
 
     def learn(self, form: Affine, negative: bool) -> None:
         """Keep the answer, so that z3 need not be asked about what follows from it."""
-        self._facts.setdefault(_direction(form), []).append((form, negative))
-        self._known.update(forms.terms_of(form))
+        terms, constant = forms.form_of(form)
+        self._facts.setdefault(frozenset(terms.items()), []).append((constant, negative))
+        self._known.update(terms)
 
     def branch(self, form: Affine) -> tuple[bool, Any, Any]:
         """A possible answer, a point there, and a point where the other is right, if any."""
@@ -157,29 +148,18 @@ class Paths(forms.PathExplorer):
         return first, here, self._where(self._claim(form, not first))
 
     def implied(self, form: Affine) -> bool | None:
-        """The answer, if it follows from one earlier answer and from intervals."""
-        for fact, negative in self._facts.get(_direction(form), ()):
-            low, high = self._range(form - fact)
-            if negative and high <= 0:
+        """The answer, if it follows from an earlier one about a form that differs by a constant."""
+        terms, constant = forms.form_of(form)
+        for known, negative in self._facts.get(frozenset(terms.items()), ()):
+            if negative and constant <= known:
                 return True
-            if not negative and low >= 0:
+            if not negative and constant >= known:
                 return False
         return None
 
     def _is_anything(self, form: Affine) -> bool:
         """Whether there is an unknown in the form that nothing is known about."""
         return not self._known.issuperset(forms.terms_of(form))
-
-    def _range(self, number: Scalar) -> tuple[Any, Any]:
-        terms, constant = forms.form_of(number)
-        low: Exact | float = constant
-        high: Exact | float = constant
-        for unknown, by in terms.items():
-            if unknown not in self._box:
-                return -math.inf, math.inf
-            ends = sorted(by * end for end in self._box[unknown])
-            low, high = low + ends[0], high + ends[1]
-        return low, high
 
     def _in_model(self, form: Affine) -> bool | None:
         """The answer at the point last found, if there is one on this path."""
@@ -242,7 +222,7 @@ class Paths(forms.PathExplorer):
         return self._sums[key]
 
     def assume(self, condition: Condition | bool) -> None:
-        """Leave out whatever does not meet the condition."""
+        """Leave this path if the condition does not hold on it."""
         if isinstance(condition, bool):
             if not condition:
                 self.stop()
@@ -305,11 +285,6 @@ class Paths(forms.PathExplorer):
             unknown: Fraction(value.numerator_as_long(), value.denominator_as_long())
             for unknown, value in values.items()
         }
-
-
-def _direction(form: Affine) -> tuple[Any, ...]:
-    """What forms that differ by a bounded amount have in common: the unbounded unknowns."""
-    return tuple(sorted((u, by) for u, by in forms.terms_of(form).items() if isinstance(u, int)))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -378,7 +353,7 @@ class Recording(Paths):
         self.take_for_granted(forms.asked_form(condition), forms.expected_answer(condition))
 
     def _here(self) -> Any:
-        """What holds on this path, up to here."""
+        """The condition under which the program takes this path, up to here."""
         asked = self._answered[: self._replayed]
         return z3.And(*(self._claim(each.form, each.negative) for each in asked))
 

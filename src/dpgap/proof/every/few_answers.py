@@ -121,7 +121,7 @@ def _released(
 
 
 def _subsets(most: int, needed: Set[int] = frozenset()) -> Iterator[tuple[int, ...]]:
-    """Up to so many of five places, among them those that are needed."""
+    """All choices of up to so many of five places that include the needed ones."""
     for size in range(1, most + 1):
         for kept in itertools.combinations(range(_MANY), size):
             if needed <= {*kept}:
@@ -180,7 +180,7 @@ def require_scales(made: Make) -> None:
 
 
 def _require_scale(mechanism: Any) -> None:
-    """Raise a violation unless a winner's noise is as large as its part of ε, ε/k, is small."""
+    """Raise a violation unless the scale of the noise fits each winner's part of ε, ε/k."""
     delta = getattr(mechanism, "sensitivity", 1)
     doubled = 1 if getattr(mechanism, "monotonic", False) else 2
     if mechanism.law.scale * mechanism.epsilon != doubled * mechanism.k * delta:
@@ -293,7 +293,7 @@ def _is_free_of_noise(made: Trial) -> bool:
 
 @lru_cache(maxsize=8)
 def _require_few_of_many(kind: Any, *_: object) -> int:
-    """How many of five values are few: they are released, shifted and charged as they are alone."""
+    """How many values are few: few of five are released, shifted and charged as they are alone."""
     arguments = {"monotonic": True} if "monotonic" in kind.__slots__ else {}
     mechanism = kind(1, **arguments)
     shared = len(_released(mechanism, [0], [0], [Fraction(1)] * 2)[2]) - 1

@@ -234,7 +234,7 @@ class _Heads:
             raise _broken(f"{what} does not do the same with every answer")
 
     def _seen(self, value: Any) -> Any:
-        """A local variable, as it can be compared from round to round: a mark by its age."""
+        """A local variable in a form that is equal in every round: a mark by its age."""
         if any(value is each for each in self.given):
             return "given"
         if isinstance(value, Mark):
@@ -428,7 +428,7 @@ _BRANCHES = 3
 """So many branches are followed: `require_loop` shows that later ones are treated alike."""
 _MOST_BRANCHES = 16
 _UNREAD = ("threshold", "k", "epsilon", "threshold_share", "threshold_law", "noise", "grid")
-"""What a step must not look at: it is followed for one value of each."""
+"""Parameters that a step must not look at, because it is followed for one value of each."""
 _HALF = Fraction(1, 2)
 _SHARES = tuple(Fraction(i, 7) for i in (2, 1, 5))
 
