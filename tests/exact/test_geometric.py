@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import GeometricNoise, LaplaceNoise
-from dpgap.exact.reals import Uniform, decide
-from dpgap.mechanisms.top_k import TopDraw
+from dpgap.exact.reals import decide
+from dpgap.mechanisms.top_k import top_draws
 from law_tests import LEVEL, chi_square_p, require_law
 from seams import quick_in
 
@@ -143,9 +143,7 @@ def test_more_levels_only_refine_a_draw():
 
 def test_the_largest_of_a_trillion_draws_follows_its_law():
     law, bits, size = GeometricNoise(Fraction(1)), InsecureSeededBits(9), 10**12
-    draws = [
-        TopDraw(law, size, Uniform.of_word(bits.word(), bits)).enclosure(0) for _ in range(1_000)
-    ]
+    draws = [top_draws(law, size, [bits.word()], bits)[0](0) for _ in range(1_000)]
     assert all(high - low < Fraction(1, 10**15) for low, high in draws)
     largest = np.array([math.floor(low) for low, _ in draws])
     edges = np.arange(24, 36)

@@ -13,6 +13,7 @@ from dpgap.data.private_counts import CountsInMemory
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import LAWS, ExponentialNoise, LaplaceNoise
 from dpgap.mechanisms import sparse_vector as module
+from dpgap.mechanisms import top_k as top_k_kernel
 from dpgap.mechanisms.sparse_vector import Sifting, exceedances
 from law_tests import LEVEL, chi_square_p, homogeneous_p, sift
 from seams import bits_are, quick_in, words_drawn
@@ -158,9 +159,9 @@ def test_draws_that_floats_leave_open_are_decided_by_the_same_words(
 ):
     law = LaplaceNoise(Fraction(5))
     quick = exceedances(law, 3, 100, InsecureSeededBits(5))
-    sums = module.sums_of_waits
-    wide = np.array([[1 - 2.0**-3], [1 + 2.0**-3]])
-    monkeypatch.setattr(module, "sums_of_waits", lambda *given: sums(*given) * wide)
+    sums = top_k_kernel.sums_of_waits
+    wide = np.array([1 - 2.0**-3, 1 + 2.0**-3])[:, None, None]
+    monkeypatch.setattr(top_k_kernel, "sums_of_waits", lambda *given: sums(*given) * wide)
     decided = []
     real = module.decide
     monkeypatch.setattr(module, "decide", lambda *ask: decided.append(1) or real(*ask))

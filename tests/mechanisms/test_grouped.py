@@ -14,7 +14,7 @@ from dpgap.exact import bits as bits_module
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.reals import Uniform
 from dpgap.mechanisms import top_k as grouped_kernel
-from dpgap.mechanisms.top_k import TopDraw, select, select_grouped
+from dpgap.mechanisms.top_k import select, select_grouped, top_draws
 from law_tests import LEVEL, chi_square_p, homogeneous_p
 from seams import quick_in, words_drawn
 
@@ -105,9 +105,7 @@ def test_the_largest_of_a_trillion_draws_follows_its_law():
     size = 10**12
     bits = InsecureSeededBits(9)
     law = dpgap.NoisyTopK(1, 1, monotonic=True, noise="exponential", grid="1/8").in_steps().law
-    draws = [
-        TopDraw(law, size, Uniform.of_word(bits.word(), bits)).enclosure(0) for _ in range(2_000)
-    ]
+    draws = [top_draws(law, size, [bits.word()], bits)[0](0) for _ in range(2_000)]
     assert all(low < high and high - low < Fraction(1, 10**15) for low, high in draws)
     middle = np.array([float(low) for low, _ in draws]) / float(law.scale)
     edges = np.linspace(24, 36, 13)

@@ -15,10 +15,10 @@ from joint_sets import LEADS, classes_of, law_of_classes, sets_by_class
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise
-from dpgap.exact.reals import Real, Uniform
+from dpgap.exact.reals import Real
 from dpgap.mechanisms import joint as joint_kernel
 from dpgap.mechanisms.joint import Classes, select_classes
-from dpgap.mechanisms.top_k import TopDraw
+from dpgap.mechanisms.top_k import top_draws
 from law_tests import LEVEL, chi_square_p, require_law
 from seams import quick_in, words_drawn
 
@@ -34,11 +34,9 @@ class NoiseOfClasses:
         draws = {}
         for own, some in zip(words, members, strict=True):
             more = [bits.word() for _ in range(len(some))]
-            uniforms = [Uniform.of_word(word, bits) for word in [*own, *more]]
-            draw = None
-            for place, each in enumerate(shuffle.sample(some, len(some))):
-                draw = TopDraw(law, len(some) - place, uniforms[place], draw)
-                draws[each] = Real(0, draw.enclosure)
+            largest = top_draws(law, len(some), [*own, *more][: len(some)], bits)
+            for draw, each in zip(largest, shuffle.sample(some, len(some)), strict=True):
+                draws[each] = Real(0, draw)
         self._draws = iter([draws[each] for each in sorted(draws)])
 
     def draw(self, law) -> Real:
@@ -151,12 +149,9 @@ def test_floats_enclose_the_largest_and_the_second_largest_of_any_number(digits:
     with np.errstate(all="ignore"):
         low, high = contenders.bounds(law, words, 5)
     for place, own in enumerate(words.T.tolist()):
-        uniforms = [Uniform.of_word(word, bits) for word in own]
-        draw = None
-        for taken in range(min(size, 2)):
+        for taken, draw in enumerate(top_draws(law, size, own[:size], bits)):
             at = place + 40 * taken
-            draw = TopDraw(law, size - taken, uniforms[taken], draw)
-            below, above = draw.enclosure(1)
+            below, above = draw(1)
             assert low[at] <= below <= above <= high[at]
             assert high[at] - low[at] < 1e-9
             assert above - below < Fraction(1, 10**20)

@@ -532,4 +532,4 @@ def largest_two(
     pairs = zip(contenders.margins, contenders.sizes, words.T.tolist(), strict=True)
     for place, (margin, size, own) in enumerate(pairs):
         for draw in top_draws(law, size, own[:size], bits):
-            yield place, Real(margin, draw.enclosure)
+            yield place, Real(margin, draw)

@@ -68,7 +68,7 @@ from dpgap.exact.parameters import (
 )
 from dpgap.exact.reals import Floats, GridNoise, Integers, decide
 from dpgap.mechanisms.mechanism import Draw, Mechanism, Winners, require_threshold
-from dpgap.mechanisms.top_k import TopDraw, claims_of, named, sums_of_waits, top_draws
+from dpgap.mechanisms.top_k import Tops, claims_of, named
 from dpgap.releases.drawn import Above
 from dpgap.releases.plain import plain
 from dpgap.releases.release import AboveRelease, MechanismUsed, Promise
@@ -751,26 +751,15 @@ _AT_ONCE = 64
 def exceedances(law: Law, line: int, size: int, bits: Bits) -> Integers:
     """The floors of those of `size` draws that are at least `line`, the largest first."""
     law = require_memoryless(law, "where most answers are 0")
-    words = np.empty(0, dtype=np.uint64)
-    draws: list[TopDraw] = []  # of those words that decimals have looked at, from the first on
-    sums = np.zeros((2, 1))  # enclosing −ln of the uniform that is reached
-    found: list[Integers] = [np.empty(0, dtype=np.int64)]
-    while words.size < size:
-        start = words.size
-        words = np.append(words, bits.words(min(_AT_ONCE, size - start)))
-        sums = sums_of_waits(sums[:, -1], words[start:], size - np.arange(start, words.size))
-        low, high = np.floor(law.quantile_bounds(sums))
-        floors = np.where(low == high, low, 0).astype(np.int64)
-        for at in np.flatnonzero(low != high).tolist():
-            more = words[len(draws) : start + at + 1].tolist()
-            draws.extend(top_draws(law, size - len(draws), more, bits, *draws[-1:]))
-            floors[at] = decide(draws[start + at].enclosure, math.floor)
-        below = np.flatnonzero(floors < line)
-        if below.size:
-            found.append(floors[: below[0]])
-            break
-        found.append(floors)
-    return np.concatenate(found)
+    group, sizes = np.zeros(1, dtype=np.int64), np.array([size])
+    tops = Tops(law, size - 1, group, sizes, bits, line, _AT_ONCE)
+    low, high = np.floor([tops.low, tops.high])
+    floors = np.where(low == high, low, 0).astype(np.int64)
+    if (undecided := np.flatnonzero(low != high)).size:
+        exact = list(tops.exact())
+        for at in undecided.tolist():
+            floors[at] = decide(exact[at], math.floor)
+    return floors[floors >= line]
 
 
 # --------------------------------------------------------------------------------------------------

@@ -11,9 +11,11 @@ single gaps would each lose half a step, and 25 of them add up to a bias of −1
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, field
 from fractions import Fraction
+from functools import cache, partial
 from itertools import chain
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -669,7 +671,8 @@ class Tops:
 
     A group's answers are drawn from its largest on, some *positions* at a time: all that are sure
     to be needed, and from then on a few more than before. Where a `line` is given, answers below
-    it do not matter, and twice as many are drawn every time. Floats are less the largest value.
+    it do not matter: `at_first` so many are drawn, and then twice as many every time. Floats are
+    less the largest value.
     """
 
     def __init__(
@@ -680,13 +683,14 @@ class Tops:
         sizes: Integers,
         bits: Bits,
         line: int | None = None,
+        at_first: int = 1,
     ) -> None:
         self._law, self._bits, self._sizes = law, bits, sizes
         need = min(k + 1, int(sizes.sum()))
         offsets = values - values.max()
         self.groups = self._positions = np.empty(0, dtype=np.int64)
         self.low, self.high = np.empty(0), np.empty(0)
-        self._blocks: list[tuple[int, Integers, Words]] = []
+        self._blocks: list[tuple[Integers, Words]] = []
         sums = np.zeros((2, sizes.size))  # enclosing −ln of the uniform that is reached
         active, position = np.arange(sizes.size), 0
         bar = -math.inf if line is None else float(line - int(values.max()))
@@ -695,9 +699,9 @@ class Tops:
             count = -(-missing // active.size) if missing > 0 else max(1, position // _GROWTH)
             count = min(count, need - position, int(sizes[active].min()) - position)
             if line is not None:
-                count = min(count, max(1, position))
+                count = min(count, max(at_first, position))
             words = bits.words(count, active.size)
-            self._blocks.append((position, active, words))
+            self._blocks.append((active, words))
             positions = np.arange(position, position + count)[:, None]
             reached = sums_of_waits(sums[:, active], words, sizes[active] - positions)
             sums[:, active] = reached[:, -1]
@@ -717,13 +721,16 @@ class Tops:
 
     def exact(self) -> Iterator[Refined]:
         """The noise of each contender; to be asked for once, since it draws what is left open."""
-        draws: dict[int, list[TopDraw]] = {}
-        for start, groups, words in self._blocks:
-            for group, own in zip(groups.tolist(), words.T.tolist(), strict=True):
-                before, left = draws.setdefault(group, []), int(self._sizes[group]) - start
-                before.extend(top_draws(self._law, left, own, self._bits, *before[-1:]))
+        words: defaultdict[int, list[int]] = defaultdict(list)
+        for groups, block in self._blocks:
+            for group, own in zip(groups.tolist(), block.T.tolist(), strict=True):
+                words[group] += own
+        draws = {
+            group: top_draws(self._law, int(self._sizes[group]), own, self._bits)
+            for group, own in words.items()
+        }
         for group, position in zip(self.groups.tolist(), self._positions.tolist(), strict=True):
-            yield draws[group][position].enclosure
+            yield draws[group][position]
 
 
 def sums_of_waits(start: Floats, words: Words, left: Integers) -> Floats:
@@ -746,61 +753,44 @@ def sums_of_waits(start: Floats, words: Words, left: Integers) -> Floats:
     return sums
 
 
-class TopDraw:
-    """The next largest of many draws from a law, as a real number refined on demand.
+def top_draws(law: Quantiles, size: int, words: Sequence[int], bits: Bits) -> list[Refined]:
+    """The largest of `size` draws, one for each word, as real numbers refined on demand.
 
-    −ln of the uniform whose quantile it is grows, from one to the next, by an exponential over
-    how many draws are `left`.
+    Each is a quantile of the law. −ln of its uniform grows, from one draw to the next, by an
+    exponential over how many draws are left.
     """
+    uniforms = [Uniform.of_word(word, bits) for word in words]
 
-    __slots__ = ("_before", "_enclosures", "_law", "_left", "_sums", "_uniform")
+    @cache
+    def sums(level: int) -> list[Enclosure]:
+        return [(Fraction(0), Fraction(0))]
 
-    def __init__(
-        self, law: Quantiles, left: int, uniform: Uniform, before: "TopDraw | None" = None
-    ) -> None:
-        self._law, self._left, self._uniform, self._before = law, left, uniform, before
-        self._sums: dict[int, Enclosure] = {}
-        self._enclosures: dict[int, Enclosure] = {}
-
-    def enclosure(self, level: int) -> Enclosure:
-        """Rationals below and above the draw; 64 more bits a level."""
-        if level not in self._enclosures:
-            law, known = self._law, level
-            while not self._sum(known)[0]:  # nothing is known yet of how large the draw is
-                known += 1
-            low, high = self._sum(known)
-            digits = 40 * (known + 2)
-            slack = law.scale / 10 ** (digits // 2)
-            self._enclosures[level] = (
-                law.scale * law.exact_quantile(high, digits) - slack,
-                law.scale * law.exact_quantile(low, digits) + slack,
-            )
-        return self._enclosures[level]
-
-    def _sum(self, level: int) -> Enclosure:
-        """−ln of the uniform; rounded outwards, since exact fractions would grow and grow."""
-        todo = [self]
-        while level not in todo[-1]._sums and todo[-1]._before is not None:
-            todo.append(todo[-1]._before)
-        for draw in reversed(todo):
-            if level in draw._sums:
-                continue
-            low, high = draw._before._sums[level] if draw._before else (Fraction(0), Fraction(0))
-            fine = 1 << 64 * (level + 3) + draw._left.bit_length()
-            near, far = draw._uniform.exponential(level + 1)
-            low, high = low + near / draw._left, high + far / draw._left
+    def sum_of(place: int, level: int) -> Enclosure:
+        """−ln of a uniform; rounded outwards, since exact fractions would grow and grow."""
+        known = sums(level)
+        for at in range(len(known) - 1, place + 1):
+            (low, high), left = known[at], size - at
+            near, far = uniforms[at].exponential(level + 1)
+            fine = 1 << 64 * (level + 3) + left.bit_length()
+            low, high = low + near / left, high + far / left
             ends = Fraction(math.floor(low * fine), fine), Fraction(math.ceil(high * fine), fine)
-            draw._sums[level] = ends
-        return self._sums[level]
+            known.append(ends)
+        return known[place + 1]
 
+    @cache
+    def draw(place: int, level: int) -> Enclosure:
+        """Rationals below and above a draw; 64 more bits a level."""
+        while not sum_of(place, level)[0]:  # nothing is known yet of how large the draw is
+            level += 1
+        low, high = sum_of(place, level)
+        digits = 40 * (level + 2)
+        slack = law.scale / 10 ** (digits // 2)
+        return (
+            law.scale * law.exact_quantile(high, digits) - slack,
+            law.scale * law.exact_quantile(low, digits) + slack,
+        )
 
-def top_draws(
-    law: Quantiles, left: int, words: Sequence[int], bits: Bits, before: TopDraw | None = None
-) -> Iterator[TopDraw]:
-    """The next largest of so many draws that are `left`, one for each word."""
-    for taken, word in enumerate(words):
-        before = TopDraw(law, left - taken, Uniform.of_word(word, bits), before)
-        yield before
+    return [partial(draw, place) for place in range(len(uniforms))]
 
 
 def places_of(groups: Integers, sizes: Integers, bits: Bits) -> Integers:
