@@ -7,7 +7,6 @@
 (('fig',), (1, 2))
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -87,9 +86,8 @@ def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
         own = MeasuredAbove(line, k, epsilon, adaptive=asked.adaptive, **facts)
     if read_off is None or asked.method != "best" or asked.split is not None:
         return own
-    least = math.sqrt(own.measurement.variance(k))
-    if isinstance(own, MeasuredTopK):
-        least = min(route.expectation().error for route in own.routes)
+    found = own.expectation()
+    least = found.error if asked.threshold is None else found.close_error or 0
     return read_off if read_off.expectation().error <= least else own
 
 
