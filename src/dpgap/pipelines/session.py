@@ -109,9 +109,8 @@ class Session:
             raise TypeError("delta must be left out with an account, which has its own")
         self._purse = None if epsilon is None else InMemoryBudget(granted(epsilon, delta))
         self._account = self._purse if account is None else account
-        neighbours = Neighbours.read("neighbours", neighbours)
-        self._facts: dict[str, Any] = {"unit": unit, "neighbours": neighbours}
-        self._facts |= {"encoding": encoding, "decimal": decimal}
+        self._facts: dict[str, Any] = {"unit": unit, "encoding": encoding, "decimal": decimal}
+        self._facts["neighbours"] = Neighbours.read("neighbours", neighbours)
         self._table, self._max_items = table, max_items
         self._counted: dict[frozenset[Any], tuple[Counted, dict[str, Any]]] = {}
         self.releases: tuple[Answered, ...] = ()
@@ -210,9 +209,7 @@ class Session:
         table: Any = self._table
         refuse_counts_of_all(wanted, table)
         if not wanted.is_of_all:
-            if self._max_items is not None and "max_items" not in asked:
-                counting["max_items"] = self._max_items
-            table = self._count(counting)
+            table = self._count(stated_counting({"max_items": self._max_items, **stated}))
         release = answer(wanted, table, self._account, stated.get("fresh", False), counting)
         self.releases += (release,)
         return release
