@@ -874,7 +874,7 @@ class Question:
 
     @property
     def is_of_all(self) -> bool:
-        """Whether it is about all units together: their number, or a total. It has no items."""
+        """Whether the question is about all units together: their number, or a total."""
         return self.kind in ("count", "total")
 
     @property
@@ -935,7 +935,7 @@ class Question:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def is_same_as(self, other: "Question") -> bool:
-        """Whether both ask the same, as far as can be told: a frame does not say which it is."""
+        """Whether both ask the same, as far as anybody can tell: a frame has no name."""
         if self.identity is not None or other.identity is not None:
             return self.identity == other.identity
         nowhere: dict[str, Any] = {"domain": "", "table": None, "address": None, "columns": ()}

@@ -136,7 +136,7 @@ class Expectation(NamedTuple):
 
     @classmethod
     def of_measurements(cls, error: MeasurementError, noise: float) -> Self:
-        """The same in any race: estimates are measurements with this error."""
+        """What to expect where measurements are the estimates: the same error in any race."""
         return cls.of(error.variance, error.variance, error.half_width(0.95), noise)
 
 
@@ -240,7 +240,7 @@ class SelectThenMeasure(TwoSteps, Generic[S, M]):
         return self.selection.epsilon + self.measurement.epsilon
 
     def estimates_of_runs(self, gaps: Floats, values: Floats) -> Estimates:
-        """Estimates from gaps and measured values, which they are here; one row for every run."""
+        """Estimates from gaps and measured values; one row for every run. Here gaps do not help."""
         return Estimates(values, np.full_like(values, self.measurement.variance(values.shape[1])))
 
     def estimates(self, gaps: Floats, values: Floats, chosen: Any) -> EstimatedWinners:
@@ -257,7 +257,7 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
     select = JointTopK
 
     def expectation(self) -> Expectation:
-        """Which errors to expect; noise is on half of the margin between two sets."""
+        """Which errors to expect. The noise is on half of the margin between two sets."""
         error, noise = self.measurement.error(self.selection.k), 4 * self.selection.law.variance
         return Expectation.of_measurements(error, noise)
 

@@ -253,7 +253,7 @@ class Session:
 
 
 def _key(value: object) -> object:
-    """What an argument is recognized by: lists and numbers by what they hold, frames as objects."""
+    """What tells an argument from others: a list or a number by its value, a frame by its id."""
     if isinstance(value, list | tuple):
         return tuple([(type(each), each) for each in value])  # to Python 1 and True are equal
     return value if isinstance(value, str | int | float | Fraction | Decimal | range) else id(value)

@@ -223,9 +223,9 @@ class Answering:
 
 
 def _is_named_as_asked(paid: Answer, by_group: Mapping[Any, PrivateCounts]) -> bool:
-    """Whether items and groups are called as was asked: older hashes took 1 and "1" for the same.
+    """Whether items and groups have the stated names. Older hashes did not tell 1 from "1".
 
-    Items that nobody listed are private, and not looked at.
+    Items that nobody listed are private, and this function does not look at them.
     """
     counts, by = next(iter(by_group.values())), isinstance(paid, ReleasesByGroup)
     answers = paid.answers if isinstance(paid, ReleasesByGroup) else (paid,)
