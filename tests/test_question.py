@@ -66,8 +66,11 @@ def test_a_keyword_has_one_help_for_calls_and_commands(name: str) -> None:
     text = " ".join(help_of()[name].split())
     call = dpgap.above if name in hints_of(Above) else dpgap.top_k
     assert name == "by" or text in " ".join((call.__doc__ or "").split())
-    short = KEYWORDS[name].option or f"{text.partition('. ')[0].rstrip('.')}."
-    assert option_help(name) == re.sub("`([a-z]+)`", r"--\1", short)
+    short = f"{text.partition('. ')[0].rstrip('.')}."
+    flags = re.findall("`([a-z_]+)`", short)
+    for flag in flags:
+        short = short.replace(f"`{flag}`", f"--{flag.replace('_', '-')}")
+    assert option_help(name) == short
     if name != "fresh":
         option = next(each for each in COMMANDS["above"].params if each.name == name)
         assert option.help == option_help(name)

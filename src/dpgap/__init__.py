@@ -9,6 +9,7 @@
 Names load their modules when they are first used, so that `import dpgap` costs next to nothing.
 """
 
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -45,42 +46,21 @@ if TYPE_CHECKING:
     from dpgap.pipelines.tables import top_k as top_k
     from dpgap.pipelines.tables import total as total
     from dpgap.releases.document import read_release as read_release
-    from dpgap.simulation import simulate as simulate
+    from dpgap.simulation.batch import simulate as simulate
 
-
-_ROOMS = {
-    "budget.account": "BudgetExhausted",
-    "budget.ledger": "Ledger LedgerError",
-    "data.counts": "counts",
-    "data.domain": "DomainWarning",
-    "data.private_counts": "GroupedAnswers",
-    "estimates": "estimates",
-    "mechanisms.histogram": "NoisyHistogram",
-    "mechanisms.hybrid": "HybridTopK",
-    "mechanisms.joint": "JointTopK",
-    "mechanisms.measuring": "CountHull Cube Laplace",
-    "mechanisms.sparse_vector": "AdaptiveSparseVector SparseVector",
-    "mechanisms.top_k": "NoisyMax NoisyTopK",
-    "pipelines.arrays": "MeasuredAbove MeasuredTopK measured_above measured_top_k",
-    "pipelines.plan": "Plan plan",
-    "pipelines.session": "Session",
-    "pipelines.tables": "above count top_k total",
-    "releases.document": "read_release",
-    "simulation.batch": "simulate",
-}
-_HOMES = {name: f"dpgap.{home}" for home, names in _ROOMS.items() for name in names.split()}
-
-__all__ = sorted(_HOMES)
 
 if not TYPE_CHECKING:  # so that a type checker reports a name that is not there
+    # The imports above are never run. They are read as text, to know where a name lives.
+    _SOURCE = __loader__.get_data(__file__).decode()
+    _IMPORTS = re.findall(r"^    from (\S+) import (\w+) as", _SOURCE, re.MULTILINE)
+    _HOMES = {name: home for home, name in _IMPORTS}
+    __all__ = sorted(_HOMES)
 
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:
             raise AttributeError(f"module 'dpgap' has no attribute {name!r}")
-        module = import_module(_HOMES[name])
-        found = module if module.__name__ == f"dpgap.{name}" else getattr(module, name)
-        return globals().setdefault(name, found)  # asked for once
+        found = import_module(f"dpgap.{name}" if name == "estimates" else _HOMES[name])
+        return globals().setdefault(name, getattr(found, name, found))  # asked for once
 
-
-def __dir__() -> list[str]:
-    return __all__
+    def __dir__() -> list[str]:
+        return __all__

@@ -492,8 +492,6 @@ class Keyword(NamedTuple):
     read: Callable[[str, Any], Any] | None = None
     """None: it is read with the table."""
     default: Any = None
-    option: str = ""
-    """The help of the option on the command line, where users write something else there."""
 
 
 def _text(name: str, value: object, what: str = "text") -> str:
@@ -587,15 +585,17 @@ class Cutting(TypedDict, total=False):
     """What is counted, and how much of a unit.
 
     domain
-        The public items, which must not be read from the private table: a list, a range, a file of
-        items, "items.parquet:column", or a frame of one column. None: whatever items there are;
-        that needs `delta` and `max_items`.
+        The public items: a list (on the command line A,B), a range (0..16469), a file of items,
+        "items.parquet:column", in a database also "table:column", or a frame of one column; without
+        it all items that occur, which needs `delta` and `max_items`. They must not be read from the
+        private table.
     max_items
         The most items that a unit counts for; if it has more, some of them are drawn at random. The
         smaller it is, the less noise there is; but if units have more items, counts are too low.
         With `by` it is the most pairs of group and item.
     groups
-        The public groups, in the order of the answer.
+        The public groups, in the order of the answer: a list (on the command line CH,DE,FR or
+        groups.txt).
     max_groups
         The most groups that a unit counts in; `by` needs it, unless the unit is a row. 1: each unit
         counts in one group only, drawn at random. More than one divides ε among them.
@@ -605,18 +605,9 @@ class Cutting(TypedDict, total=False):
         With `sum`: the most that a unit adds to a sum. It says how much noise there is.
     """
 
-    domain: Annotated[
-        "DomainLike | None",
-        Keyword(
-            option="The public items: A,B or items.txt, table.parquet:column, 0..16469; in a "
-            "database also table:column. Without it: all items that occur, with --delta and "
-            "--max-items."
-        ),
-    ]
+    domain: Annotated["DomainLike | None", Keyword()]
     max_items: Annotated[int | None, Keyword(positive_integer)]
-    groups: Annotated[
-        Iterable[object] | None, Keyword(option="The public groups: CH,DE,FR or groups.txt.")
-    ]
+    groups: Annotated[Iterable[object] | None, Keyword()]
     max_groups: Annotated[int | None, Keyword(positive_integer)]
     sum: Annotated[str | None, Keyword(_text)]
     at_most: Annotated[Rational | None, Keyword(positive_rational)]
@@ -664,21 +655,15 @@ class Answered(TypedDict, total=False):
     delta
         Without a `domain`: the chance to show an item that only one unit has, such as 1e-9.
     method
-        "best", the default: the route with the least expected error. Or "paper": as in the paper;
-        "histogram": all items measured at once, for `max_items` only. For a top k also "joint": as
-        a set; "ranked": ranked, with gaps.
+        "best", the default: the route with the least expected error; "paper": as in the paper;
+        "histogram": all items measured at once, for `max_items` only; for a top k also "joint": as
+        a set, and "ranked": ranked, with gaps.
     split
         The share of ε for selecting. Without it the method chooses.
     """
 
     delta: Annotated[Rational, Keyword(_chance, 0)]
-    method: Annotated[
-        str | None,
-        Keyword(
-            option="best, the default: the route of least error; or paper, or histogram (with "
-            "--max-items); for top-k also joint (a set), ranked (with gaps)."
-        ),
-    ]
+    method: Annotated[str | None, Keyword()]
     split: Annotated[Rational | None, Keyword(share)]
 
 
@@ -743,8 +728,7 @@ def help_of(*also: Any) -> dict[str, str]:
 
 def option_help(name: str) -> str:
     """What a keyword means in one sentence, in which `max_items` is --max-items."""
-    text = " ".join(help_of().get(name, "").split())
-    short = KEYWORDS[name].option or text.partition(". ")[0].removesuffix(".") + "."
+    short = " ".join(help_of().get(name, "").split()).partition(". ")[0].removesuffix(".") + "."
     return re.sub("`([a-z_]+)`", lambda found: f"--{found[1].replace('_', '-')}", short)
 
 
@@ -891,7 +875,7 @@ class Question:
 
     @property
     def is_of_all(self) -> bool:
-        """Whether it is about all units together: their number, or a total. It has no items."""
+        """Whether the question is about all units together: their number, or a total."""
         return self.kind in ("count", "total")
 
     @property
@@ -952,7 +936,7 @@ class Question:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def is_same_as(self, other: "Question") -> bool:
-        """Whether both ask the same, as far as can be told: a frame does not say which it is."""
+        """Whether both ask the same, as far as anybody can tell: a frame has no name."""
         if self.identity is not None or other.identity is not None:
             return self.identity == other.identity
         nowhere: dict[str, Any] = {"domain": "", "table": None, "address": None, "columns": ()}
@@ -1037,7 +1021,7 @@ class Question:
             groups = self.groups_of_a_unit or self.max_groups
             if groups != self.groups:
                 counted.append(f"in {_few(groups, self.by, 'groups')}")
-        is_cut = most is not None and (self.items is None or most < groups * self.items)
+        is_cut = self.items is None or (most or 0) < groups * self.items
         if most is not None and is_cut and not self.has_one_item_each:
             pairs = ("pair of group and item", "pairs of group and item")
             of_items = (self.item, "items") if self.by is None else pairs
@@ -1146,7 +1130,7 @@ def read_counting(
 
     Where a unit is a row, it has one item and one group, and nobody need say so.
     """
-    held = _read(COUNTING, stated)
+    held = _read(COUNTING, stated_counting(stated))
     by, groups = held.get("by"), held.pop("groups", None)
     held.pop("domain", None)
     if is_unknown and "max_items" not in held:
@@ -1178,11 +1162,8 @@ def read_counting(
             raise ValueError(f"{one} and {other} must be different columns")
     if "sum" in held:
         _require_sum(held, stated)
-    else:
-        is_default = "step" not in held or stated["step"] == KEYWORDS["step"].default
-        if "at_most" in held or held.pop("at_least", 0) or not is_default:
-            raise ValueError("at_most, at_least and step need sum: the column of amounts")
-        held.pop("step", None)
+    elif held.keys() & {"at_most", "at_least", "step"}:
+        raise ValueError("at_most, at_least and step need sum: the column of amounts")
     return Question(**held, unknown=is_unknown)
 
 

@@ -49,9 +49,9 @@ from dpgap.exact.parameters import (
     rational,
     share,
 )
-from dpgap.exact.reals import Floats, require_scale
+from dpgap.exact.reals import Floats
 from dpgap.mechanisms.joint import JointTopK
-from dpgap.mechanisms.measuring import CountHull, Cube, Joint, Laplace
+from dpgap.mechanisms.measuring import Joint, Laplace
 from dpgap.mechanisms.mechanism import Selecting
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector, Stream
 from dpgap.mechanisms.top_k import Candidates, NoisyTopK, claims_of
@@ -65,22 +65,19 @@ from dpgap.pipelines.routes import (
     PaperRoute,
     RankedRoute,
     TwoSteps,
+    measurement_of,
 )
 from dpgap.question import ABOVE_METHODS, METHODS, Keyword, one_of, require_options, takes
 from dpgap.releases.drawn import Above, Measuring
 from dpgap.releases.release import Measured
 
 _ROUTES: dict[str, type[RankedRoute | JointRoute | PaperRoute]] = {
-    "best": RankedRoute,  # where nothing is to be looked at
-    "joint": JointRoute,
-    "ranked": RankedRoute,
-    "paper": PaperRoute,
+    kind.name: kind for kind in (RankedRoute, JointRoute, PaperRoute)
 }
 _HALF = Fraction(1, 2)
 _SPLITS = {"joint": Fraction(1, 4)}
 """The share of ε that selects unless said; half of it otherwise. A set's noise does not grow with
 k, so that a quarter is enough where it stands out at all, and measuring gets the rest."""
-_BRANCHES = {"best": 3, "paper": 2}
 
 
 @public
@@ -115,7 +112,7 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
     """The share of ε that selects; None where a look decides on it."""
     grid: ExactOrNone = parameter(read_grid, default=None)
     route: RankedRoute | JointRoute | PaperRoute = derived(
-        lambda self: _ROUTES[self.method].of(
+        lambda self: _ROUTES.get(self.method, RankedRoute).of(
             self,
             (self.split or _HALF) * self.epsilon,
             (1 - (self.split or _HALF)) * self.epsilon,
@@ -178,9 +175,7 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
     epsilon: Exact = parameter(positive_rational, shown=False)
     _: KW_ONLY
     adaptive: bool = parameter(boolean, default=False, shown=False)
-    branches: int | None = parameter(
-        lambda _, many: many, default=None, then=lambda self: self._branches(), shown=False
-    )
+    branches: int | None = parameter(lambda _, many: many, default=None, shown=False)
     monotonic: bool = parameter(boolean, default=False, shown=False)
     sensitivity: Exact = parameter(positive_rational, default=1, shown=False)
     selection: SparseVector = derived(lambda self: self._selection(), shown=True)
@@ -193,27 +188,21 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
     )
     grid: ExactOrNone = parameter(read_grid, default=None, shown=False)
 
-    def _branches(self) -> int | None:
-        if self.branches is not None and not self.adaptive:
-            raise ValueError("branches must be left out unless adaptive=True")
-        return _BRANCHES[self.method] if self.adaptive and self.branches is None else self.branches
-
     def _selection(self) -> SparseVector:
-        part, noise = self.split * self.epsilon, "laplace"
-        if self.method == "best":
-            noise = "exponential"
+        part, is_best = self.split * self.epsilon, self.method == "best"
+        noise, many = ("exponential", 3) if is_best else ("laplace", 2)
         own: dict[str, Any] = {"noise": noise, **claims_of(self)}
-        if not self.adaptive:
-            return SparseVector(self.threshold, self.k, part, **own)
-        own |= {"branches": self.branches, "drain": self.method == "best"}
-        return AdaptiveSparseVector(self.threshold, self.k, part, **own)
+        if self.adaptive:
+            own |= {"branches": many if self.branches is None else self.branches, "drain": is_best}
+            return AdaptiveSparseVector(self.threshold, self.k, part, **own)
+        if self.branches is not None:
+            raise ValueError("branches must be left out unless adaptive=True")
+        return SparseVector(self.threshold, self.k, part, **own)
 
     def _measurement(self) -> Laplace | Joint:
-        joint = CountHull if self.monotonic else Cube
-        kind: type[Laplace | Joint] = joint if self.method == "best" else Laplace
-        measurement = kind.after(self.selection, (1 - self.split) * self.epsilon)
-        require_scale(measurement.law_in_steps(self.selection.capacity).scale)
-        return measurement
+        part, most = (1 - self.split) * self.epsilon, self.selection.capacity
+        kind = None if self.method == "best" else Laplace
+        return cast(Laplace | Joint, measurement_of(self.selection, part, most, kind))
 
     def prepare(
         self,
@@ -227,8 +216,6 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
 
     def estimates(self, gaps: Floats, values: Floats, chosen: Above) -> EstimatedWinners:
         """The paper's method takes each gap with its measurement by inverse variance."""
-        if not values.size:
-            return EstimatedWinners(values, values, "measurements", ())
         selection, measurement, branches = self.selection, self.measurement, chosen.branches
         if not isinstance(measurement, Laplace):
             found = best.estimates_after_above(

@@ -19,31 +19,31 @@ from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import remembered
 from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.measuring import Joint
-from dpgap.mechanisms.mechanism import gaps_of
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
 
 
 def estimates_after_top_k(
-    selection: NoisyTopK, measurement: Joint, measurements: Floats, leads: Floats
+    selection: NoisyTopK, measurement: Joint, measurements: Floats, gaps: Floats
 ) -> Estimates:
-    """Estimates from measurements and floored leads over the best loser; one row for every run."""
+    """Estimates from measurements and released gaps; one row for every run."""
     k, grid = selection.k, Grid(selection.grid).width
     if k == 1:  # one lead over an unknown line says nothing
         return Estimates(measurements, np.full_like(measurements, measurement.variance(1)))
     scales = _scales(float(selection.in_steps().law.scale) * grid, grid)
     own, shared = _parts(measurement, k)
-    if leads.shape[1] < k:  # with no loser nobody was selected, and least squares is right
+    if gaps.shape[1] < k:  # with no loser nobody was selected, and least squares is right
         # Leads are floored.
         selecting = (selection.in_steps().law.floor_variance + 1 / 12) * grid**2
         ratio = selecting / own**2
-        gaps = gaps_of(leads, 1.0)
+        gaps = gaps.copy()
         gaps[:, -1] += grid / 2  # floored leads over the last winner, whose own is exact
         variance = measurement.variance(k)
         alone, part = variance * (1 - measurement.law(k).correlation), ratio / (1 + ratio)
         contrast = alone - alone * part**2 - selecting * (1 - part) ** 2
         variances = np.full_like(measurements, variance - contrast * (k - 1) / k)
         return Estimates(blue(measurements, gaps, ratio), variances)
+    leads = np.cumsum(gaps[:, ::-1], axis=1)[:, ::-1]  # over the best loser
     return after_selection(measurements, leads + grid / 2, scales, own, UnknownLine(shared))
 
 

@@ -248,18 +248,14 @@ _FEW = Terms(
     rank_share=Fraction("0.49"),
     worth=None,
 )
-_TERMS = {
-    20: _SOME._replace(look=Fraction("0.08"), set_shares=(*_SHARES, *_fractions("0.5", "0.53"))),
-    10: _SOME,
-    2: _FEW,
-}
-"""By the fewest winners. The more there are, the less error costs a longer look."""
+_MANY = _SOME._replace(look=Fraction("0.08"), set_shares=(*_SHARES, *_fractions("0.5", "0.53")))
+"""The more winners there are, the less error costs a longer look."""
 _NEARLY_CERTAIN = 0.99
 
 
 def terms_for(k: int) -> Terms:
     """How to look for k winners; k is at least 2."""
-    return _TERMS[20 if k >= 20 else 10 if k >= 10 else 2]
+    return _MANY if k >= 20 else _SOME if k >= 10 else _FEW
 
 
 def ranks_for(k: int, n: int) -> tuple[int, ...]:

@@ -30,12 +30,6 @@ class EstimatedWinners(NamedTuple):
     """The error of measurements, where `errors` are about something else."""
 
     @classmethod
-    def plain(cls, values: Floats, error: MeasurementError | HistogramError) -> Self:
-        """The measurements themselves, and their error."""
-        errors = (error,) if values.size else ()
-        return cls(values, np.full(values.size, error.variance), "measurements", errors)
-
-    @classmethod
     def given(cls, found: Estimates, error: MeasurementError) -> Self:
         """Estimates given the selection; intervals are the measurement's, which it leaves alone."""
         return cls(found.means[0], found.variances[0], "measurements", (error,))
@@ -43,14 +37,14 @@ class EstimatedWinners(NamedTuple):
 
 def estimates_after_top_k(
     selection: NoisyTopK, measurement: Laplace, measurements: Floats, gaps: Floats
-) -> tuple[Floats, Floats]:
+) -> Estimates:
     """Estimates and their variances; of many runs, every row is one."""
     k, ratio = selection.k, variance_ratio(selection, measurement)
     if gaps.shape[-1] == k - 1 and k > 1:
         gaps = gaps.copy()
         gaps[..., -1] += Grid(selection.grid).width / 2  # floored leads meet one that is exact
     variance = blue_variance(k, measurement.variance(k), ratio)
-    return blue(measurements, gaps, ratio), np.full(measurements.shape, variance)
+    return Estimates(blue(measurements, gaps, ratio), np.full(measurements.shape, variance))
 
 
 def variance_ratio(selection: NoisyTopK, measurement: Laplace) -> float:
@@ -92,13 +86,13 @@ def above_errors(
     program, variances = selection.in_steps(), gap_variances(selection)
     measuring = float(measurement.law_in_steps(branches.size).scale)
     measured = measurement.variance(branches.size)
-    error = {}
-    for branch in set(branches.tolist()):
-        of_gap = measured / (measured + float(variances[branch - 1]))
+    errors = []
+    for way, variance in zip(program.ways, variances.tolist(), strict=True):
+        of_gap = measured / (measured + variance)
         terms = (
             (measuring * (1 - of_gap), 1),
-            (float(program.ways[branch - 1].law.scale) * of_gap, 1),
+            (float(way.law.scale) * of_gap, 1),
             (float(program.threshold_law.scale) * of_gap, 1),
         )
-        error[branch] = LaplaceSum(terms, (1 + of_gap) / 2, Grid(selection.grid).step)
-    return tuple(error[branch] for branch in branches.tolist())
+        errors.append(LaplaceSum(terms, (1 + of_gap) / 2, Grid(selection.grid).step))
+    return tuple(errors[branch - 1] for branch in branches.tolist())

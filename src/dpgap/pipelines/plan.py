@@ -11,7 +11,7 @@ Whether winners are clear is for the data to say. Whoever has an idea of how lar
 state it, and is told how many winners would be right.
 """
 
-import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -41,8 +41,8 @@ from dpgap.releases.release import Table
 Sizes = Sequence[float] | Mapping[int, float]
 """The largest answers in order, or answers by rank, from 1."""
 
-_LEAST_EPSILON = Fraction(1, 10**9)
-_DIGITS = 3
+_NUMBERS = 900 * 40
+"""How many ε are compared with a wanted error: those of three digits from 10^-9 to 10^31."""
 
 
 def foreseen(pipeline: MeasuredTopK, counts: Sizes, items: int | None) -> tuple[Expectation, float]:
@@ -86,24 +86,20 @@ def _by_rank(counts: Sizes, n: int) -> tuple[tuple[int, ...], Floats]:
     return tuple(rank for rank, _ in pairs), sizes
 
 
-def _least(is_enough: Callable[[Fraction], bool]) -> Fraction:
-    """The least ε that is enough, to three digits and rounded up."""
-    low, high = Fraction(1), Fraction(1)
-    while not is_enough(high):
-        low, high = high, 2 * high
-    while is_enough(low):
-        if low < _LEAST_EPSILON:
-            raise ValueError("error must be smaller: even ε = 10^-9 has no more than this one")
-        low /= 2
-    while _round_up(low) < high and high - low > high / 10**_DIGITS / 2:
-        middle = (low + high) / 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return _round_up(high)
+def _least(expected: Callable[[Fraction], "Expected"], error: Fraction) -> Fraction:
+    """The least ε of three digits whose error is not above this one. Errors fall as ε grows."""
+    at = bisect_left(
+        range(_NUMBERS), True, key=lambda at: expected(_three_digits(at)).error <= error
+    )
+    if at == 0:
+        raise ValueError("error must be smaller: even ε = 10^-9 has no more than this one")
+    return _three_digits(at)
 
 
-def _round_up(epsilon: Fraction) -> Fraction:
-    unit = Fraction(10) ** (math.floor(math.log10(epsilon)) - _DIGITS + 1)
-    return math.ceil(epsilon / unit) * unit
+def _three_digits(at: int) -> Fraction:
+    """The number at this place among those of three digits: 10^-9 is first, 10^-8 the 901st."""
+    power, place = divmod(at, 900)
+    return (100 + place) * Fraction(10) ** (power - 11)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -301,21 +297,19 @@ def plan(
                 if read_off.error <= ((not top and found.close_error) or found.error):
                     return replace(read_off, method=name)
             if name == BASELINE:  # gaps are ignored
-                alone = math.sqrt(made.measurement.variance(count))
-                half = made.measurement.half_width(count, 0.95)
-                found = Expectation(alone, alone, half, found.selection_noise)
+                alone = Expectation.of_measurements(made.measurement.error(count), 0.0)
+                found = alone._replace(selection_noise=found.selection_noise)
             elif counts is not None and name != "paper" and isinstance(made, MeasuredTopK):
                 found, precision = foreseen(made, counts, items)
         return Expected(name, whole, *found, precision)
 
-    rows = []
-    for name in methods:
+    def row(name: str) -> Expected:
+        of = partial(expected, name)
         if error is None:
-            whole = positive_rational("epsilon", epsilon)
-        else:
-            wanted, of = positive_rational("error", error), partial(expected, name)
-            whole = _least(lambda given: of(given).error <= wanted)  # noqa: B023
-        rows.append(expected(name, whole))
+            return of(positive_rational("epsilon", epsilon))
+        return of(_least(of, positive_rational("error", error)))
+
+    rows = tuple(map(row, methods))
     share = None if split is None else positive_rational("split", split)
     same_way = boolean("monotonic", facts.get("monotonic", False))
-    return Plan(tuple(rows), count, share, same_way, select, reach)
+    return Plan(rows, count, share, same_way, select, reach)

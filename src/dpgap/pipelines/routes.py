@@ -21,7 +21,9 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 import numpy as np
 
 from dpgap.data.private_counts import PrivateCounts
+from dpgap.estimates.after_selection import Estimates
 from dpgap.estimates.certificates import Evidence
+from dpgap.estimates.errors import MeasurementError
 from dpgap.estimates.linear import blue_variance
 from dpgap.exact.grid import Grid
 from dpgap.exact.reals import Floats, require_scale, without_float_errors
@@ -30,7 +32,7 @@ from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint, Laplace
 from dpgap.mechanisms.mechanism import Answers, Claims, Winners
-from dpgap.mechanisms.top_k import Candidates, NoisyTopK
+from dpgap.mechanisms.top_k import Candidates, NoisyTopK, claims_of
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.question import HISTOGRAM, Question
@@ -132,6 +134,11 @@ class Expectation(NamedTuple):
         near = None if close is None else math.sqrt(close)
         return cls(math.sqrt(clear), near, half_width, math.sqrt(noise))
 
+    @classmethod
+    def of_measurements(cls, error: MeasurementError, noise: float) -> Self:
+        """What to expect where measurements are the estimates: the same error in any race."""
+        return cls.of(error.variance, error.variance, error.half_width(0.95), noise)
+
 
 class TwoSteps:
     """A `selection` with one part of ε, then a `measurement` of what it found with another.
@@ -174,13 +181,16 @@ class TwoSteps:
         steps = ("look", look), ("select", route.selection), ("measure", route.measurement)
         values = route.measurement.lengths(drawn.values)
         winners = route.selection.winners(drawn.chosen)
+        found = EstimatedWinners(values, values, "measurements", ())
+        if values.size:
+            found = route.estimates(winners.gaps, values, drawn.chosen)
         return build(
             self.epsilon,
             self.method,
             steps if look else steps[1:],
             winners,
             values,
-            route.estimates(winners.gaps, values, drawn.chosen),
+            found,
             question=question,
             grid=route.selection.grid,
             spent=route.spent(drawn.chosen, values.size),
@@ -197,6 +207,16 @@ S = TypeVar("S", NoisyTopK, JointTopK, HybridTopK)
 M = TypeVar("M", Laplace, Joint)
 
 
+def measurement_of(
+    selection: Claims, epsilon: Fraction, most: int, kind: type[Laplace] | None = None
+) -> Any:
+    """What measures so many winners at most: all of them together, unless a kind is stated."""
+    together = CountHull if selection.monotonic else Cube
+    measurement = (kind or together).after(selection, epsilon)
+    require_scale(measurement.law_in_steps(most).scale)
+    return measurement
+
+
 @dataclass(frozen=True, slots=True)
 class SelectThenMeasure(TwoSteps, Generic[S, M]):
     """A route to the k largest."""
@@ -211,28 +231,22 @@ class SelectThenMeasure(TwoSteps, Generic[S, M]):
     @classmethod
     def of(cls, own: Claims, to_select: Fraction, to_measure: Fraction) -> Self:
         """The route with these parts of ε."""
-        selection = cls.select(
-            own.k,
-            to_select,
-            monotonic=own.monotonic,
-            sensitivity=own.sensitivity,
-            grid=own.grid,
-        )
-        kind: type[Any] = cls.measure or (CountHull if own.monotonic else Cube)
-        measurement = kind.after(selection, to_measure)
-        if cls.measure is not None:  # noise for all together does not grow with k
-            require_scale(measurement.law_in_steps(own.k).scale)
-        return cls(selection, measurement)
-
-    @property
-    def k(self) -> int:
-        """How many winners there will be."""
-        return self.selection.k
+        selection = cls.select(own.k, to_select, **claims_of(own))
+        return cls(selection, measurement_of(selection, to_measure, own.k, cls.measure))
 
     @property
     def epsilon(self) -> Fraction:
         """The most that both steps cost."""
         return self.selection.epsilon + self.measurement.epsilon
+
+    def estimates_of_runs(self, gaps: Floats, values: Floats) -> Estimates:
+        """Estimates from gaps and measured values; one row for every run. Here gaps do not help."""
+        return Estimates(values, np.full_like(values, self.measurement.variance(values.shape[1])))
+
+    def estimates(self, gaps: Floats, values: Floats, chosen: Any) -> EstimatedWinners:
+        """The estimates of one run, and their errors."""
+        found = self.estimates_of_runs(gaps[None], values[None])
+        return EstimatedWinners.given(found, self.measurement.error(values.size))
 
 
 class JointRoute(SelectThenMeasure[JointTopK, Joint]):
@@ -242,14 +256,10 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
     name: ClassVar[str] = "joint"
     select = JointTopK
 
-    def estimates(self, gaps: Floats, values: Floats, chosen: Any) -> EstimatedWinners:
-        return EstimatedWinners.plain(values, self.measurement.error(self.selection.k))
-
     def expectation(self) -> Expectation:
-        """Which errors to expect: the measurement's, in any race."""
-        variance = self.measurement.variance(self.k)
-        margin = 4 * self.selection.law.variance  # noise is on half of the margin
-        return Expectation.of(variance, variance, self.measurement.half_width(self.k, 0.95), margin)
+        """Which errors to expect. The noise is on half of the margin between two sets."""
+        error, noise = self.measurement.error(self.selection.k), 4 * self.selection.law.variance
+        return Expectation.of_measurements(error, noise)
 
 
 class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
@@ -259,16 +269,12 @@ class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
     name: ClassVar[str] = "ranked"
     select = partial(NoisyTopK, noise="exponential")
 
-    def estimates(self, gaps: Floats, values: Floats, chosen: Any) -> EstimatedWinners:
-        leads = np.cumsum(gaps[::-1])[::-1]
-        found = best.estimates_after_top_k(
-            self.selection, self.measurement, values[None], leads[None]
-        )
-        return EstimatedWinners.given(found, self.measurement.error(values.size))
+    def estimates_of_runs(self, gaps: Floats, values: Floats) -> Estimates:
+        return best.estimates_after_top_k(self.selection, self.measurement, values, gaps)
 
     def expectation(self) -> Expectation:
         """Which errors to expect: gaps help where winners are clear (least squares)."""
-        k, noise = self.k, _selection_variance(self.selection)
+        k, noise = self.selection.k, _selection_variance(self.selection)
         alone = self.measurement.variance(k)
         own = alone * (1 - self.measurement.law(k).correlation)
         helped = own * own / (own + noise) if own else 0.0  # a huge ε leaves no noise at all
@@ -284,16 +290,18 @@ class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
     select = partial(NoisyTopK, noise="laplace")
     measure = Laplace
 
+    def estimates_of_runs(self, gaps: Floats, values: Floats) -> Estimates:
+        return paper.estimates_after_top_k(self.selection, self.measurement, values, gaps)
+
     def estimates(self, gaps: Floats, values: Floats, chosen: Any) -> EstimatedWinners:
-        selection, measurement = self.selection, self.measurement
-        found = paper.estimates_after_top_k(selection, measurement, values, gaps)
-        errors = (paper.top_k_error(selection, measurement),)
-        return EstimatedWinners(*found, "estimates", errors, measurement.error(selection.k))
+        error = paper.top_k_error(self.selection, self.measurement)
+        found = self.estimates_of_runs(gaps, values)
+        return EstimatedWinners(*found, "estimates", (error,), self.measurement.error(values.size))
 
     def expectation(self) -> Expectation:
         """Which errors to expect; in a close race they may be worse than without gaps."""
-        ratio = paper.variance_ratio(self.selection, self.measurement)
-        clear = blue_variance(self.k, self.measurement.variance(self.k), ratio)
+        k, ratio = self.selection.k, paper.variance_ratio(self.selection, self.measurement)
+        clear = blue_variance(k, self.measurement.variance(k), ratio)
         half = paper.top_k_error(self.selection, self.measurement).half_width(0.95)
         return Expectation.of(clear, None, half, _selection_variance(self.selection))
 
@@ -324,11 +332,6 @@ class HistogramRoute:
     """Where items are unknown, the chance that is left for an item of one unit alone."""
     method: str = HISTOGRAM
 
-    @property
-    def epsilon(self) -> Fraction:
-        """The cost of a release."""
-        return self.histogram.epsilon
-
     def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged."""
         return self.histogram.prepare(answers, labels, self.wanted, self.delta)
@@ -341,11 +344,13 @@ class HistogramRoute:
     def build(self, drawn: Measuring[ReadOff], question: Question | None = None) -> Measured:
         """The release of what was drawn: the answer to a question, if there is one."""
         read_off, histogram = drawn.chosen, self.histogram
-        values = histogram.lengths(read_off)
-        found = EstimatedWinners.plain(values, histogram.error_of(read_off))
+        values, error = histogram.lengths(read_off), histogram.error_of(read_off)
+        errors = (error,) if values.size else ()
+        variances = np.full(values.size, error.variance)
+        found = EstimatedWinners(values, variances, "measurements", errors)
         winners = Winners(read_off.indices, read_off.labels, np.empty(0), None, histogram.promise)
         told = (("measure", histogram),), winners, values, found
-        return build(self.epsilon, self.method, *told, question=question, route=HISTOGRAM)
+        return build(histogram.epsilon, self.method, *told, question=question, route=HISTOGRAM)
 
     def expectation(self) -> Expectation:
         """Which errors to expect: those of the noise, in any race."""
@@ -364,18 +369,14 @@ class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
         """The answers in steps; refused before anything is charged."""
         return self.selection.prepare(answers, labels)
 
-    def estimates(self, gaps: Floats, values: Floats, chosen: Any) -> EstimatedWinners:
-        return EstimatedWinners.plain(values, self.measurement.error(max(values.size, 1)))
-
     def spent(self, chosen: Any, found: int) -> Fraction:
         """Measuring nothing costs nothing."""
         return self.selection.spent(found) + (self.measurement.epsilon if found else 0)
 
     def expectation(self) -> Expectation:
         """Which errors to expect, if as many are found as are looked for."""
-        variance = self.measurement.variance(self.k)
-        half = self.measurement.half_width(self.k, 0.95)
-        return Expectation.of(variance, variance, half, self.selection.law.variance)
+        error = self.measurement.error(self.selection.k)
+        return Expectation.of_measurements(error, self.selection.law.variance)
 
 
 def histogram_route(asked: Question, answers: PrivateCounts) -> HistogramRoute:
@@ -405,5 +406,4 @@ def unknown_route(asked: Question, answers: PrivateCounts) -> HistogramRoute | H
     if asked.threshold is not None:
         line = max(line, Fraction(Grid(None).up(asked.threshold / answers.step)))
     selection = replace(hybrid, threshold=line)
-    kind: type[Joint] = CountHull if answers.monotonic else Cube
-    return HybridRoute(selection, kind.after(selection, (1 - share) * whole))
+    return HybridRoute(selection, measurement_of(selection, (1 - share) * whole, asked.k))

@@ -15,10 +15,10 @@ from fractions import Fraction
 from typing import Any, Self, Unpack, cast, overload
 
 from dpgap._package import public
-from dpgap.budget.account import Account, InMemoryBudget, granted
+from dpgap.budget.account import Account, Amount, InMemoryBudget, granted
 from dpgap.data.counts import Table, counts
 from dpgap.data.private_counts import errors_without_answers
-from dpgap.exact.parameters import Rational, readable
+from dpgap.exact.parameters import Rational
 from dpgap.pipelines.tables import Answer, Counted, answer, refuse_counts_of_all
 from dpgap.question import (
     Above,
@@ -109,11 +109,10 @@ class Session:
             raise TypeError("delta must be left out with an account, which has its own")
         self._purse = None if epsilon is None else InMemoryBudget(granted(epsilon, delta))
         self._account = self._purse if account is None else account
-        neighbours = Neighbours.read("neighbours", neighbours)
-        self._facts: dict[str, Any] = {"unit": unit, "neighbours": neighbours}
-        self._facts |= {"encoding": encoding, "decimal": decimal}
+        self._facts: dict[str, Any] = {"unit": unit, "encoding": encoding, "decimal": decimal}
+        self._facts["neighbours"] = Neighbours.read("neighbours", neighbours)
         self._table, self._max_items = table, max_items
-        self._counted: list[tuple[dict[str, Any], Counted]] = []
+        self._counted: dict[frozenset[Any], tuple[Counted, dict[str, Any]]] = {}
         self.releases: tuple[Answered, ...] = ()
         """All that was released, in order."""
 
@@ -135,8 +134,6 @@ class Session:
     def top_k(self, item: str, *, by: None = None, **asked: Unpack[ItemTopK]) -> TableRelease: ...
     @overload
     def top_k(self, item: str, *, by: str, **asked: Unpack[ItemTopK]) -> ReleasesByGroup: ...
-    @overload
-    def top_k(self, item: str, *, by: str | None, **asked: Unpack[ItemTopK]) -> Answer: ...
     @errors_without_answers
     @takes(ItemTopK)
     def top_k(self, item: str, *, by: str | None = None, **asked: Unpack[ItemTopK]) -> Answer:
@@ -156,8 +153,6 @@ class Session:
     def above(self, item: str, *, by: None = None, **asked: Unpack[ItemAbove]) -> TableRelease: ...
     @overload
     def above(self, item: str, *, by: str, **asked: Unpack[ItemAbove]) -> ReleasesByGroup: ...
-    @overload
-    def above(self, item: str, *, by: str | None, **asked: Unpack[ItemAbove]) -> Answer: ...
     @errors_without_answers
     @takes(ItemAbove)
     def above(self, item: str, *, by: str | None = None, **asked: Unpack[ItemAbove]) -> Answer:
@@ -214,24 +209,16 @@ class Session:
         table: Any = self._table
         refuse_counts_of_all(wanted, table)
         if not wanted.is_of_all:
-            if self._max_items is not None and "max_items" not in asked:
-                counting["max_items"] = self._max_items
-            table = self._count(counting)
+            table = self._count(stated_counting({"max_items": self._max_items, **stated}))
         release = answer(wanted, table, self._account, stated.get("fresh", False), counting)
         self.releases += (release,)
         return release
 
     def _count(self, counting: dict[str, Any]) -> Counted:
-        for known, answers in self._counted:
-            if known.keys() == counting.keys() and all(
-                _is_same(known[name], counting[name]) for name in known
-            ):
-                return answers
-        made: Counted = counts(self._table, **counting)
-        # Lists as they are now: whoever said them may change them later.
-        now = {name: [*it] if isinstance(it, list) else it for name, it in counting.items()}
-        self._counted.append((now, made))
-        return made
+        key = frozenset((name, _key(value)) for name, value in counting.items())
+        if key not in self._counted:  # frames are kept too, so that no other has their id
+            self._counted[key] = counts(self._table, **counting), counting
+        return self._counted[key][0]
 
     def to_html(self, path: Place | None = None, *, title: str | None = None) -> str:
         """The text of one page of all releases; with a `path`, it is written there.
@@ -247,8 +234,8 @@ class Session:
         return "\n\n".join((*map(str, self.releases), self._came_to()))
 
     def _came_to(self) -> str:
-        left = "" if self.remaining is None else f", {_epsilon(self.remaining)} left"
-        return f"{_epsilon(self.spent)} spent{left}."
+        left = "" if self.remaining is None else f", {Amount(self.remaining).at_least} left"
+        return f"{Amount(self.spent)} spent{left}."
 
     def __repr__(self) -> str:
         return f"<session: {len(self.releases)} releases, {self._came_to()[:-1]}>"
@@ -256,7 +243,7 @@ class Session:
     def close(self) -> None:
         """Free memory and connections. The session can still be asked, and asking still costs ε."""
         while self._counted:
-            self._counted.pop()[1].close()
+            self._counted.popitem()[1][0].close()
 
     def __enter__(self) -> Self:
         return self
@@ -265,14 +252,8 @@ class Session:
         self.close()
 
 
-def _epsilon(value: Fraction) -> str:
-    return f"ε = {readable(value)}".replace("= ≈", "≈ ")
-
-
-def _is_same(one: object, other: object) -> bool:
-    """Whether two arguments are equal. Frames compare by identity."""
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        # To Python 1 and True are equal.
-        return [(type(each), each) for each in one] == [(type(each), each) for each in other]
-    plain = (str, int, float, Fraction, Decimal, range)
-    return one is other or (isinstance(one, plain) and isinstance(other, plain) and one == other)
+def _key(value: object) -> object:
+    """What tells an argument from others: a list or a number by its value, a frame by its id."""
+    if isinstance(value, list | tuple):
+        return tuple([(type(each), each) for each in value])  # to Python 1 and True are equal
+    return value if isinstance(value, str | int | float | Fraction | Decimal | range) else id(value)

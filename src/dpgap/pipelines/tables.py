@@ -7,7 +7,6 @@
 (('fig',), (1, 2))
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -87,9 +86,8 @@ def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
         own = MeasuredAbove(line, k, epsilon, adaptive=asked.adaptive, **facts)
     if read_off is None or asked.method != "best" or asked.split is not None:
         return own
-    least = math.sqrt(own.measurement.variance(k))
-    if isinstance(own, MeasuredTopK):
-        least = min(route.expectation().error for route in own.routes)
+    found = own.expectation()
+    least = found.error if asked.threshold is None else found.close_error or 0
     return read_off if read_off.expectation().error <= least else own
 
 
@@ -225,9 +223,9 @@ class Answering:
 
 
 def _is_named_as_asked(paid: Answer, by_group: Mapping[Any, PrivateCounts]) -> bool:
-    """Whether items and groups are called as was asked: older hashes took 1 and "1" for the same.
+    """Whether items and groups have the stated names. Older hashes did not tell 1 from "1".
 
-    Items that nobody listed are private, and not looked at.
+    Items that nobody listed are private, and this function does not look at them.
     """
     counts, by = next(iter(by_group.values())), isinstance(paid, ReleasesByGroup)
     answers = paid.answers if isinstance(paid, ReleasesByGroup) else (paid,)
@@ -272,8 +270,6 @@ def top_k(
 ) -> ReleasesByGroup: ...
 @overload
 def top_k(table: Table, *, by: str, **asked: Unpack[TableTopK]) -> ReleasesByGroup: ...
-@overload
-def top_k(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableTopK]) -> Answer: ...
 @public
 @errors_without_answers
 @takes(TableTopK, Paying)
@@ -312,8 +308,6 @@ def above(
 ) -> ReleasesByGroup: ...
 @overload
 def above(table: Table, *, by: str, **asked: Unpack[TableAbove]) -> ReleasesByGroup: ...
-@overload
-def above(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableAbove]) -> Answer: ...
 @public
 @errors_without_answers
 @takes(TableAbove, Paying)

@@ -26,7 +26,7 @@ from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.pipelines import paper
 from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
-from dpgap.pipelines.best import estimates_after_above, estimates_after_top_k
+from dpgap.pipelines.best import estimates_after_above
 from dpgap.pipelines.routes import JointRoute, PaperRoute, RankedRoute
 from dpgap.simulation.selections import Ranked, Rng, best_runs, draw, draw_shells, sift_runs
 
@@ -416,8 +416,8 @@ def _thresholds(mechanism: SparseVector, thresholds: ArrayLike | None, runs: int
 # --------------------------------------------------------------------------------------------------
 # Many runs of a pipeline at once: select, measure, estimate, as `dpgap.pipelines.arrays` does.
 #
-# The paper's estimates are its formulas for all runs side by side; tests hold them to the ones that
-# releases use. The best method's estimates are computed by the very code of releases, and integrate
+# Estimates are computed by the code of releases, all runs side by side; for the paper's above a
+# threshold it is written anew, and tests compare both. The best method's estimates are integrated
 # numerically for every run: that takes most of the time.
 
 
@@ -431,24 +431,15 @@ def measure_top_k(
     grid = Grid(route.selection.grid).width
     truth = answers[selected.indices]
     measurements = measure(route.measurement, truth, rng)
-    if isinstance(selected, JointRuns):
+    gaps = np.empty((len(truth), 0))
+    if isinstance(selected, TopKRuns):
+        gaps = selected.gaps
+    else:  # the members of a set are shown largest first
         order = np.argsort(-measurements, axis=1, kind="stable")
-        indices = np.take_along_axis(selected.indices, order, axis=1)
-        selected, truth = (
-            JointRuns(indices, selected.leads),
-            np.take_along_axis(truth, order, axis=1),
-        )
-        measurements = estimates = np.take_along_axis(measurements, order, axis=1)
-        variances = np.full_like(estimates, route.measurement.variance(route.k))
-    elif isinstance(route, PaperRoute):
-        estimates, variances = paper.estimates_after_top_k(
-            route.selection, route.measurement, measurements, selected.gaps
-        )
-    elif isinstance(route, RankedRoute):
-        leads = np.cumsum(selected.gaps[:, ::-1], axis=1)[:, ::-1]
-        estimates, variances = estimates_after_top_k(
-            route.selection, route.measurement, measurements, leads
-        )
+        selected = JointRuns(np.take_along_axis(selected.indices, order, axis=1), selected.leads)
+        truth = np.take_along_axis(truth, order, axis=1)
+        measurements = np.take_along_axis(measurements, order, axis=1)
+    estimates, variances = route.estimates_of_runs(gaps, measurements)
     return MeasuredRuns(selected, measurements, estimates, _floats(truth, grid), variances)
 
 
