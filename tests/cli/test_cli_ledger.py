@@ -188,6 +188,7 @@ REFUSED = {
     "renew --every week": "--epsilon must be more than 0",
     "renew --off --epsilon 1": "--epsilon must be more than 0; leave it out only to stop renewing",
     "renew --off": "is not renewed now",
+    "renew sales --every week --epsilon 1": "state the data set once",
     "export --month 2026-13": "--month must be a month such as 2026-10",
     "export --from yesterday": "--from and --to days such as 2026-10-01",
     "export --from 2026-10-02 --to 2026-10-01": "--from must not be later than --to",
@@ -392,7 +393,7 @@ def test_a_budget_is_renewed_from_the_command_line_and_says_so(
 ) -> None:
     _create()
     monkeypatch.setattr(Rows, "now", lambda _: "2026-11-18T12:00:00.000000+00:00")
-    said = _run("ledger", "renew", *BUDGET, "--every", "week", "--epsilon", "0.5")
+    said = _run("ledger", "renew", "sales", *BUDGET[:2], "--every", "week", "--epsilon", "0.5")
     words = "ε = 0.5 every week; what is left lapses"
     assert f"renewed    {words}; next on 2026-11-23\n" in said
     assert said.endswith(f"  renew {words}\n")

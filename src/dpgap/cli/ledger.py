@@ -298,17 +298,26 @@ def bind(
 
 @ledger_app.add
 def renew(
-    act: Act,
+    ledger: URL,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The data set, if not --dataset.")
+    ] = None,
+    dataset: Annotated[str | None, "The data set whose budget it is, if not NAME."] = None,
     every: Annotated[str | None, "day, week or month, in UTC."] = None,
     epsilon: Annotated[str, "What each period may cost, exact."] = "0",
     carry: Annotated[bool, "Keep unspent ε; otherwise it lapses."] = False,
     off: Annotated[bool, "Stop the renewal."] = False,
+    reason: Reason = "",
+    json: JSON = False,
 ) -> None:
     """Grant ε anew every day, week or month, at the first charge; δ stays as it is."""
+    if (name is None) == (dataset is None):
+        raise ValueError("state the data set once: as NAME or as --dataset")
     if off == (every is not None) or every not in (None, "day", "week", "month"):
         raise ValueError("state --every day, week or month, or --off to stop renewing")
+    act = Act(ledger, name or dataset or "", reason, json)
     often = every or "never"
-    act.tell(act.steward.renew(every=often, epsilon=epsilon, carry=carry, reason=act.reason))
+    act.tell(act.steward.renew(every=often, epsilon=epsilon, carry=carry, reason=reason))
 
 
 @ledger_app.add
