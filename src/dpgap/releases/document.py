@@ -517,7 +517,7 @@ def require_agreement(release: Any) -> None:
     promised = release.promise.delta == (0 if asked is None else asked.delta)
     _require(is_hybrid or promised, "a δ and what was asked")
     _require(release.promise.epsilon == release.epsilon, "epsilon and the promise")
-    _require(getattr(release, "spent", release.epsilon) <= release.epsilon, "spent and epsilon")
+    _require(release.spent <= release.epsilon, "spent and epsilon")
     of_a_group = isinstance(release, TableRelease) and asked.group is not None
     if asked is not None and not of_a_group:
         _require(asked.epsilon == release.epsilon, "epsilon and the question")

@@ -316,7 +316,7 @@ def _lead(release: Release) -> Iterator[str]:
             words += f"Items shown in each: {question.k:,}{of}. "
     if question.where is not None:
         words += f"Only these rows count: {visible(question.where)}. "
-    spent, came_to = "all of it", getattr(release, "spent", release.epsilon)
+    spent, came_to = "all of it", release.spent
     if came_to != release.epsilon:
         spent = f"about {approximately(came_to, 3)}"
     delta = f", δ = {readable(question.delta)}" if question.delta else ""
@@ -430,7 +430,7 @@ def _guarantee_of_all(releases: Sequence[Release]) -> Guarantee:
             own.setdefault(rest, []).append(title)
     # A release that is shown again counts once.
     paid = {release.made.ledger or place: release for place, release in enumerate(releases)}
-    epsilon = sum((getattr(each, "spent", each.epsilon) for each in paid.values()), Fraction(0))
+    epsilon = sum((each.spent for each in paid.values()), Fraction(0))
     delta = sum((each.promise.delta for each in paid.values()), Fraction(0))
     chance = Fraction(few_digits(delta)) if delta else delta
     asked_most = max(questions, key=lambda question: not question.is_of_all)

@@ -337,6 +337,16 @@ class Release(Table):
     made: Provenance = field(default_factory=Provenance.now, kw_only=True)
     mechanisms: tuple[MechanismUsed, ...] = field(default=(), kw_only=True)
 
+    @property
+    def spent(self) -> Fraction:
+        """The part of ε that was spent: all of it, unless a kind of release has its own field."""
+        return self.epsilon
+
+    @property
+    def remaining(self) -> Fraction:
+        """The part of ε that was not spent: free for other use under the same total."""
+        return self.epsilon - self.spent
+
     def to_dict(self) -> dict[str, Any]:
         """The release document as plain values: see `to_json`."""
         return self._showing.document(self)
@@ -387,19 +397,6 @@ class Release(Table):
 
     def _with(self, made: Provenance) -> Self:
         return replace(self, made=made)
-
-
-class Spending:
-    """A release that may spend less than its ε."""
-
-    __slots__ = ()
-    epsilon: Fraction
-    spent: Fraction
-
-    @property
-    def remaining(self) -> Fraction:
-        """The part of ε that was not spent: free for other use under the same total."""
-        return self.epsilon - self.spent
 
 
 # --------------------------------------------------------------------------------------------------
@@ -521,7 +518,7 @@ class MaxRelease(TopKRelease):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HybridRelease(Spending, TopKRelease):
+class HybridRelease(TopKRelease):
     """The winners of a Hybrid Top-K, best first, and the gaps between them.
 
     The last gap is over what came next: the line, or the best loser where k answers were found.
@@ -529,7 +526,7 @@ class HybridRelease(Spending, TopKRelease):
     """
 
     _title: ClassVar[str] = "The largest answers above a threshold"
-    spent: Fraction
+    spent: Fraction = field()
 
     @property
     def remark(self) -> str:
@@ -541,7 +538,7 @@ class HybridRelease(Spending, TopKRelease):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AboveRelease(Spending, Selected):
+class AboveRelease(Selected):
     """The answers that a Sparse Vector found above its threshold, in the order asked.
 
     `gaps[i]` is by how much `indices[i]` is above the threshold, `branch_of[i]` the branch that it
@@ -551,7 +548,7 @@ class AboveRelease(Spending, Selected):
     _title: ClassVar[str] = "Answers above a threshold"
     gaps: Floats
     branch_of: Integers
-    spent: Fraction
+    spent: Fraction = field()
     processed: int
     errors: GapErrors
 
@@ -593,7 +590,7 @@ class MeasuredValues(Release):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured(Spending, Selected):
+class Measured(Selected):
     """Selected answers with estimates: what a pipeline releases.
 
     Whatever is shown is ordered by estimate. Ranks here are ranks by estimate, and count from 1.
@@ -609,7 +606,7 @@ class Measured(Spending, Selected):
     measurements: Floats
     estimates: Floats
     variances: Floats
-    spent: Fraction
+    spent: Fraction = field()
     centres: str
     """What intervals are around: "measurements" or "estimates"."""
     errors: tuple[MeasurementError | LaplaceSum, ...]
@@ -921,11 +918,6 @@ class Total(MeasuredValues):
     def _least(self) -> float:
         return -math.inf if self.question.at_least else 0.0
 
-    @property
-    def spent(self) -> Fraction:
-        """What it cost."""
-        return self.epsilon
-
     @without_float_errors
     def interval(self, level: float = 0.95) -> Floats:
         """The ends of an interval that holds the true number with this confidence.
@@ -1043,10 +1035,10 @@ def _require_whole(part: Question, whole: Question) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReleasesByGroup(Spending, Release, Mapping[Any, TableRelease]):
+class ReleasesByGroup(Release, Mapping[Any, TableRelease]):
     """A release for every group, in the order in which the groups were stated."""
 
-    spent: Fraction
+    spent: Fraction = field()
     question: Question
     answers: tuple[TableRelease, ...]
 
