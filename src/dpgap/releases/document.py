@@ -35,10 +35,11 @@ How it may change
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from operator import getitem
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -49,7 +50,7 @@ from dpgap._package import __version__, public
 from dpgap.budget.account import tells_too_much
 from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.errors import GapErrors, HistogramError, LaplaceSum, MeasurementError
-from dpgap.exact.laws import Decay, ExponentialNoise, GeometricNoise, LaplaceNoise, StaircaseNoise
+from dpgap.exact.laws import LAWS, Decay, GeometricNoise, LaplaceNoise
 from dpgap.exact.parameters import exact_text
 from dpgap.exact.shells import CubeNoise, HullNoise
 from dpgap.printable import DocumentError
@@ -249,7 +250,7 @@ def word(*words: str, kind: type[str] = str) -> Form:
 def whole(least: int, bits: int = 63) -> Form:
     """A whole number that is neither too small nor too large."""
     what = f"a whole number from {least} to 2^{bits} - 1"
-    return _form(int, what, lambda value: least <= value < 1 << bits)
+    return _form(int, what, lambda value: least <= value < 1 << bits, write=int)
 
 
 def real(least: float = -_LARGEST) -> Form:
@@ -292,23 +293,20 @@ def maybe(form: Form, default: Any = None) -> Form:
     return form._replace(default=default)
 
 
-def each(form: Form) -> Form:
-    """A tuple of such values."""
+def each(form: Form, make: Callable[[list[Any]], Any] = tuple) -> Form:
+    """A tuple of such values, or what else is to be made of their list."""
 
-    def read(found: Any, where: str) -> tuple[Any, ...]:
+    def read(found: Any, where: str) -> Any:
         if not isinstance(found, list):
             raise DocumentError(f"{where} must be a list")
-        return tuple(form.read(one, where) for one in found)
+        return make([form.read(one, where) for one in found])
 
     return Form(lambda values: list(map(form.write, values)), read)
 
 
 def array(form: Form, kind: type) -> Form:
     """An array of such values."""
-    values = each(form)
-    return Form(
-        np.ndarray.tolist, lambda found, where: np.array(values.read(found, where), dtype=kind)
-    )
+    return each(form, partial(np.array, dtype=kind))
 
 
 def pairs(*forms: Form) -> Form:
@@ -435,22 +433,19 @@ def _without_float_coin(found: Any, where: str) -> Any:
 
 _DRAWABLE = "a scale that dpgap draws from, and a share of at most 1"
 _STEP = exact(lambda value: _FINEST <= value <= 1 / _FINEST, "a step from 2^-100 to 2^100")
-_SCALE, _SHELL = {"scale": POSITIVE}, {"scale": POSITIVE, "dimension": whole(1)}
-_LAW = kinds(
-    {
-        "laplace": (LaplaceNoise, _SCALE),
-        "exponential": (ExponentialNoise, _SCALE),
-        "staircase": (StaircaseNoise, _SCALE | {"step": POSITIVE, "share": POSITIVE}),
-    }
-)
-_VALUE_LAW = kinds(
-    {
-        "laplace": (LaplaceNoise, _SCALE),
-        "geometric": (GeometricNoise, _SCALE),
-        "hull": (HullNoise, _SHELL),
-        "cube": (CubeNoise, _SHELL),
-    }
-)
+
+
+def _law(**laws: type[Decay]) -> Form:
+    """One of these laws by name; its parameters are a dimension, and lengths or shares."""
+    by_name = {}
+    for name, law in laws.items():
+        forms = {it.name: whole(1) if it.type is int else POSITIVE for it in fields(law)}
+        by_name[name] = law, forms
+    return kinds(by_name)
+
+
+_LAW = _law(**LAWS)
+_VALUE_LAW = _law(laplace=LaplaceNoise, geometric=GeometricNoise, hull=HullNoise, cube=CubeNoise)
 _MEASUREMENT = {"law": having(_DRAWABLE, _is_drawable, _VALUE_LAW), "grid": _STEP}
 _SUM = {
     "terms": having(
@@ -460,7 +455,7 @@ _SUM = {
     "grid": _STEP,
 }
 _HISTOGRAM = {
-    "law": having(_DRAWABLE, _is_drawable, record(GeometricNoise, **_SCALE)),
+    "law": having(_DRAWABLE, _is_drawable, record(GeometricNoise, scale=POSITIVE)),
     "grid": _STEP,
     "line": whole(-(1 << 62)),
     "whole_coin": maybe(whole(0, bits=24)),
@@ -710,9 +705,9 @@ def _by_group(read: ReleasesByGroup) -> ReleasesByGroup:
     """Make a release of each answer that was read, with the question and time of all groups."""
     answers: Any = read.answers  # dictionaries, so far
     made = []
-    for fields in answers:
-        question = replace(read.question, group=fields.pop("group"))
-        made.append(TableRelease(**fields, question=question, made=read.made))
+    for values in answers:
+        question = replace(read.question, group=values.pop("group"))
+        made.append(TableRelease(**values, question=question, made=read.made))
     return replace(read, answers=tuple(made))
 
 
