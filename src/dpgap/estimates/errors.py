@@ -6,6 +6,7 @@ a law is remembered: laws are public.
 """
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -20,6 +21,8 @@ from dpgap.exact.reals import Floats, without_float_errors
 from dpgap.exact.shells import ValueLaw, farthest_within, spread_within
 
 _TERMS = 1 << 16
+_REACH = range(-(1 << 62), (1 << 62) - 1)
+"""No noise goes farther, in whole steps: its scale is at most 2^40 of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +114,11 @@ def gap_shortfall(law: Law, threshold_law: Law, grid: Fraction | None, chance: f
     """
     where = Grid(grid)
     law, threshold_law = law.scaled(1 / where.step), threshold_law.scaled(1 / where.step)
-    low = high = 0
-    while law.difference_tail(threshold_law, high) > chance:
-        low, high = high, 2 * high + 1
-    while low > -(1 << 62) and law.difference_tail(threshold_law, low) <= chance:
-        low = 2 * low - 1
-    while high - low > 1:  # the tail is above `chance` at low, and not at high
-        middle = (low + high) // 2
-        if law.difference_tail(threshold_law, middle) > chance:
-            low = middle
-        else:
-            high = middle
+
+    def is_enough(step: int) -> bool:
+        return law.difference_tail(threshold_law, step) <= chance
+
+    high = _REACH.start + bisect_left(_REACH, True, key=is_enough)
     centre = law.floor_mean - threshold_law.floor_mean
     # A true answer may be above the one on the grid.
     return (high - centre) * where.width + where.rounding
