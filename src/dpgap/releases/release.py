@@ -6,7 +6,7 @@ Nothing here has ever seen a private number. Each release carries its guarantee 
 import importlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgap import releases  # what follows from a release; its modules import this one
 from dpgap._package import __version__
 from dpgap.estimates.certificates import Evidence, belonging
 from dpgap.estimates.errors import (
@@ -194,26 +195,11 @@ def _line(table: Any) -> str:
     return f"<{type(table).__name__}: {title_of(table)}{epsilon}>".replace("= ≈", "≈ ")
 
 
-class Showing(NamedTuple):
-    """The functions that make documents, sentences, pages and plots of a release.
-
-    They know every kind of release, so they stand above this module: `dpgap.releases` enters them.
-    """
-
-    document: Callable[[Any], dict[str, Any]]
-    drawn: Callable[[Any], dict[str, Any]]
-    findings: Callable[[Any], tuple[str, ...]]
-    page: Callable[[Any, str | None, Place | None], str]
-    cell: Callable[[Any], str]
-    plot: Callable[[Any, "Axes | None"], "Axes"]
-
-
 class Table(ABC):
     """Something with rows: prints as text, shows as HTML in a notebook, becomes a data frame."""
 
     __slots__ = ()
 
-    _showing: ClassVar[Showing]
     _title: ClassVar[str] = "what to expect of each method"
     promise: Promise
 
@@ -259,7 +245,7 @@ class Table(ABC):
     @property
     def findings(self) -> tuple[str, ...]:
         """What may be believed, in plain sentences, the most important first."""
-        return self._showing.findings(self)
+        return releases.findings.findings(self)
 
     def cells(self) -> dict[str, list[str]]:
         """The rows as they are shown, column by column; columns of no numbers are left out."""
@@ -294,7 +280,7 @@ class Table(ABC):
         return filter(None, (attempted(name, "", getattr, self, name) for name in names))
 
     def _repr_html_(self) -> str:
-        return self._showing.cell(self)
+        return releases.page.cell(self)
 
 
 def _shown(cell: Any, name: str, form: str) -> str:
@@ -349,7 +335,7 @@ class Release(Table):
 
     def to_dict(self) -> dict[str, Any]:
         """The release document as plain values: see `to_json`."""
-        return self._showing.document(self)
+        return releases.document.document(self)
 
     def to_json(self) -> str:
         """The release document: all that was released, as JSON that `dpgap.read_release` reads.
@@ -364,7 +350,7 @@ class Release(Table):
         So no sentence, row or interval is made before a release is archived. `dpgap.read_release`
         reads it, and makes them.
         """
-        return written(self._showing.drawn(self))
+        return written(releases.document.drawn(self))
 
     def to_html(self, path: Place | None = None, *, title: str | None = None) -> str:
         """The text of a page that shows this release and stands alone; with a `path`, the path.
@@ -372,7 +358,7 @@ class Release(Table):
         Then the page is written to that file, which is replaced if it is there. `title` is the
         heading of the page and may be any text. The release and its document do not hold it.
         """
-        return self._showing.page(self, title, path)
+        return releases.page.page(self, title, path)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the estimates with their 95 % intervals, or the gaps, with Matplotlib.
@@ -380,7 +366,7 @@ class Release(Table):
         The drawing goes to the Axes `ax`, and nothing else is touched. Without `ax` pyplot makes a
         figure, which a notebook shows, and which pyplot keeps until you close it.
         """
-        return self._showing.plot(self, ax)
+        return releases.page.plot(self, ax)
 
     def again(self) -> Self:
         """The same release, shown again: it was paid for before."""
