@@ -34,7 +34,6 @@ line.
 
 import math
 from dataclasses import dataclass
-from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -266,13 +265,8 @@ def _narrowed_once(
 
 def _between(low: Floats, high: Floats, points: int) -> Floats:
     """So many places from low to high, one row for every run."""
-    places: Floats = low[:, None] + (high - low)[:, None] * _parts(points)
+    places: Floats = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, points)
     return places
-
-
-@cache
-def _parts(points: int) -> Floats:
-    return np.linspace(0, 1, points)
 
 
 class _Places:
@@ -348,11 +342,8 @@ def _log_stretch(low: Floats, high: Floats) -> Floats:
 def _averaged(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Means and variances, averaged over lines from low to high."""
     kinds = np.searchsorted(_WIDTHS, (high - low) / winners.unit)
-    every = set(kinds.tolist())
-    if len(every) == 1:
-        return _averaged_at(_between(low, high, _POINTS[every.pop()][1]), winners, line)
     means, variances = np.empty((2, *winners.measurements.shape))
-    for kind in every:
+    for kind in set(kinds.tolist()):
         rows = np.flatnonzero(kinds == kind)
         places = _between(low[rows], high[rows], _POINTS[kind][1])
         means[rows], variances[rows] = _averaged_at(places, winners.of(rows), line)
@@ -374,14 +365,10 @@ def _averaged_at(places: Floats, winners: _Winners, line: Line) -> tuple[Floats,
     at_lead, chance = _mean(density, weights), at.mean_of_close(below, weights)
     slope = tilts * (1 - chance) - at_lead
     shared, shared_variance = line.shared_error(places)
-    common: Floats | float = 0.0
-    both: Floats | float = 0.0
-    squares: Any = shared_variance
-    if isinstance(shared, np.ndarray):
-        with_shared = weights * shared
-        common = with_shared.sum(axis=1)[:, None]
-        both = tilts * (common - at.mean_of_close(below, with_shared)) - _mean(density, with_shared)
-        squares = (weights * (shared**2 + shared_variance)).sum(axis=1)[:, None]
+    with_shared = weights * shared
+    common = with_shared.sum(axis=1)[:, None]
+    both = tilts * (common - at.mean_of_close(below, with_shared)) - _mean(density, with_shared)
+    squares = (weights * (shared**2 + shared_variance)).sum(axis=1)[:, None]
     density *= at.over
     at_line_too = at.mean_of_close(at_line, weights)
     bend = tilts * (slope + at_line_too - at_lead) - _mean(density, weights)
