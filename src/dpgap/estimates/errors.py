@@ -126,8 +126,7 @@ def gap_shortfall(law: Law, threshold_law: Law, grid: Fraction | None, chance: f
 
 def around(values: Floats, half: float) -> Floats:
     """The ends of intervals of one width around values."""
-    ends: Floats = values[:, None] + np.array([-half, half])
-    return ends
+    return np.stack([values - half, values + half], axis=1)
 
 
 def ends_of_quotients(parts: Floats, whole: Floats, least: float, most: float) -> Floats:
@@ -170,13 +169,10 @@ def laplace_sum_half_width(terms: tuple[tuple[float, int], ...], level: float) -
     # Beyond this distance lies less than 1e-13, so that the discrete sum below is exact enough.
     reach = 35 * widest + 10 * deviation
     step = math.pi / reach
-    for most in (_TERMS >> 4, _TERMS):  # weights fall, and mostly a few of them are enough
-        order = np.arange(1, most)
-        logs = sum(count * np.log1p((scale * step * order) ** 2) for scale, count in terms)
-        weights = np.exp(-logs) / order
-        if weights[-1] <= 1e-14:
-            break
-    weights = weights[weights > 1e-14]
+    order = np.arange(1, _TERMS)
+    logs = sum(count * np.log1p((scale * step * order) ** 2) for scale, count in terms)
+    weights = np.exp(-logs) / order
+    weights = weights[weights > 1e-14]  # weights fall
     frequency = step * order[: weights.size]
     low, high = 0.0, reach
     for _ in range(60):
