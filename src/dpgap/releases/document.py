@@ -35,6 +35,7 @@ How it may change
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -138,17 +139,12 @@ def write_label(label: Any, depth: int = 0) -> Any:
     if type(value) in _TAGS:
         name, to, _ = _TAGS[type(value)]
         written = {name: to(value)}
-        try:
+        with suppress(ValueError, ArithmeticError):
             again = read_label(written)
             is_equal = repr(again) == repr(value) or (again == value and str(again) == str(value))
             if type(again) is type(value) and is_equal:
                 return written
-        except (ValueError, ArithmeticError):
-            pass
-    try:
-        return str(label)
-    except Exception:  # a label that cannot be shown must not cost a release that is paid for
-        return f"<{type(label).__name__}>"
+    return attempted("label", f"<{type(label).__name__}>", str, label)
 
 
 def read_label(found: Any, depth: int = 0) -> Any:
@@ -168,12 +164,10 @@ def read_label(found: Any, depth: int = 0) -> Any:
     if name not in _READ or not isinstance(inside, str) or len(inside) > longest:
         raise DocumentError(f"a label is of a type that is not known here: {name[:40]!r}")
     to, back = _READ[name]
-    try:
+    with suppress(ValueError, ArithmeticError, KeyError):
         value = back(inside)
         if to(value) == inside:
             return value
-    except (ValueError, ArithmeticError, KeyError):
-        pass
     raise DocumentError(f"a label is not a {name}: {inside[:40]!r}")
 
 
@@ -182,11 +176,9 @@ def _native(label: Any) -> Any:
     if isinstance(label, np.generic) and not isinstance(label, np.datetime64 | np.timedelta64):
         return label.item()
     if isinstance(label, datetime) and type(label) is not datetime:
-        try:
+        with suppress(ValueError, TypeError):
             value = datetime.fromisoformat(label.isoformat())
             return value if value == label and str(value) == str(label) else label
-        except (ValueError, TypeError):
-            return label
     return label
 
 
@@ -268,10 +260,9 @@ def exact(is_right: Callable[[Any], bool], what: str) -> Form:
 
 
 def _is_moment(found: str) -> bool:
-    try:
+    with suppress(ValueError):
         return bool(f"{datetime.strptime(found, TIME):{TIME}}" == found)
-    except ValueError:
-        return False
+    return False
 
 
 TEXT = _form(str, "text")

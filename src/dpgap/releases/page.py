@@ -316,9 +316,7 @@ def _lead(release: Release) -> Iterator[str]:
             words += f"Items shown in each: {question.k:,}{of}. "
     if question.where is not None:
         words += f"Only these rows count: {visible(question.where)}. "
-    spent, came_to = "all of it", release.spent
-    if came_to != release.epsilon:
-        spent = f"about {approximately(came_to, 3)}"
+    spent = f"about {approximately(release.spent, 3)}" if release.remaining else "all of it"
     delta = f", δ = {readable(question.delta)}" if question.delta else ""
     yield f"{words}ε = {readable(release.epsilon)}{delta}, {spent} spent."
 
@@ -448,6 +446,7 @@ def _common(lists: Sequence[Sequence[Any]]) -> list[Any]:
 # The templates, and what they ask of a release.
 
 
+@cache
 def environment(*packages: str) -> "Environment":
     """The templates of these packages and our own, in which everything is escaped.
 
@@ -492,11 +491,6 @@ def environment(*packages: str) -> "Environment":
     return made
 
 
-@cache
-def _templates() -> "Environment":
-    return environment()
-
-
 def rendered(template: str, **values: Any) -> str:
     """The text that a template makes of these values."""
-    return _templates().get_template(template).render(values)
+    return environment().get_template(template).render(values)

@@ -7,6 +7,7 @@ import importlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -231,10 +232,8 @@ class Table(ABC):
     def to_frame(self) -> Any:
         """The rows as a data frame: pandas if it is installed, else Polars."""
         for library in ("pandas", "polars"):
-            try:
+            with suppress(ModuleNotFoundError):
                 return importlib.import_module(library).DataFrame(self.columns())
-            except ModuleNotFoundError:
-                continue
         raise ModuleNotFoundError("to_frame() needs pandas or polars: pip install pandas")
 
     def to_dict(self) -> dict[str, Any]:
@@ -898,11 +897,8 @@ class Total(MeasuredValues):
 
         So it lies within its interval. `values` has the number as it was drawn.
         """
-        return max(float(self.values[0]), self._least)
-
-    @property
-    def _least(self) -> float:
-        return -math.inf if self.question.at_least else 0.0
+        value = float(self.values[0])
+        return value if self.question.at_least else max(value, 0.0)
 
     @without_float_errors
     def interval(self, level: float = 0.95) -> Floats:
@@ -910,8 +906,8 @@ class Total(MeasuredValues):
 
         None is below 0 where no unit adds less than 0.
         """
-        ends: Floats = np.maximum(MeasuredValues.interval(self, level)[0], self._least)
-        return ends
+        ends: Floats = MeasuredValues.interval(self, level)[0]
+        return ends if self.question.at_least else np.maximum(ends, 0.0)
 
     def columns(self) -> dict[str, Sequence[Any]]:
         low, high = self.interval().tolist()
@@ -1038,10 +1034,8 @@ class ReleasesByGroup(Release, Mapping[Any, TableRelease]):
 
     def __getitem__(self, group: Any) -> TableRelease:
         """The release of one group."""
-        for answer in self.answers:
-            if answer.question.group == group:
-                return answer
-        raise KeyError(group)
+        answers: dict[Any, TableRelease] = dict(zip(self, self.answers, strict=True))
+        return answers[group]
 
     def __iter__(self) -> Iterator[Any]:
         return (answer.question.group for answer in self.answers)

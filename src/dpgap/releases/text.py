@@ -47,11 +47,10 @@ def to_json(release: Release, remaining: Fraction | None) -> str:
     What remains is null where it is unknown.
     """
     left = None if remaining is None else readable_text(remaining)
-    spent = release.spent
     beside = {
-        "epsilon_spent": number(spent),
+        "epsilon_spent": number(release.spent),
         "epsilon_remaining": None if remaining is None else number(remaining),
-        "exact": {"epsilon_spent": readable_text(spent), "epsilon_remaining": left},
+        "exact": {"epsilon_spent": readable_text(release.spent), "epsilon_remaining": left},
     }
     return written(release.to_dict() | beside)
 
