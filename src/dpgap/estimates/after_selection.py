@@ -54,7 +54,6 @@ NEGLIGIBLE = 25.0
 """What is this many e-folds less likely than the best is left out."""
 REACH = 8.0
 """Normal errors are not looked for beyond this many deviations."""
-LOG_ROOT_TWO_PI = math.log(2 * math.pi) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +106,7 @@ class NoisyThreshold:
         """A normal error, given that it and exponential noise add up to the line's excess."""
         shared = self.shared_deviation
         place = self._place(line - self.threshold)
-        # The normal density over its distribution, without underflow.
-        hazard = np.exp(-(place**2) / 2 - LOG_ROOT_TWO_PI - tabled_log_ndtr(place))
+        hazard = _density_over(place, tabled_log_ndtr(place))
         left = np.clip(1 - place * hazard - hazard**2, 0.0, 1.0)
         return shared**2 / self.scale - shared * hazard, shared**2 * left
 
@@ -325,7 +323,7 @@ class _Places:
 
 
 def _density_over(place: Floats, logs: Floats) -> Floats:
-    """φ(place) over what has these logarithms."""
+    """φ(place) over what has these logarithms, without underflow where the quotient has none."""
     density: Floats = np.exp(place * place * -0.5 - logs) * (1 / _ROOT_TWO_PI)
     return density
 

@@ -234,15 +234,11 @@ def _bars(release: Release) -> tuple[str, list[Any]]:
     value = next((name for name in ("estimate", "value", *_GAPS) if name in columns), None)
     if value is None:
         return "", []
-    values = columns[value]
-    names = [f"answer {at}" for at in columns.get("index", range(len(values)))]
-    if "item" in columns or "label" in columns:
-        names = [visible(plain(it)) for it in columns.get("item", columns.get("label", ()))]
-    elif question is not None:
-        names = [units]
-    if "group" in columns:
-        pairs = zip(map(visible, columns["group"]), names, strict=True)
-        names = [f"{group}: {name}" for group, name in pairs]
+    values, cells = columns[value], release.cells()
+    answers = [f"answer {at}" for at in cells.get("index", range(len(values)))]
+    names = cells.get("item") or cells.get("label") or ([units] if question else answers)
+    if "group" in cells:
+        names = list(map("{}: {}".format, cells["group"], names))
     ends: Iterable[Any] = [None] * len(values)
     if value not in _GAPS:
         low, high = (name for name in columns if name.endswith(("low", "high")))
@@ -446,7 +442,6 @@ def _common(lists: Sequence[Sequence[Any]]) -> list[Any]:
 # The templates, and what they ask of a release.
 
 
-@cache
 def environment(*packages: str) -> "Environment":
     """The templates of these packages and our own, in which everything is escaped.
 
@@ -491,6 +486,11 @@ def environment(*packages: str) -> "Environment":
     return made
 
 
+@cache
+def _templates() -> "Environment":
+    return environment()
+
+
 def rendered(template: str, **values: Any) -> str:
     """The text that a template makes of these values."""
-    return environment().get_template(template).render(values)
+    return _templates().get_template(template).render(values)

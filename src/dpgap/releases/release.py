@@ -238,8 +238,7 @@ class Table(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values that JSON can hold; exact numbers are text such as "7/10"."""
-        values: dict[str, Any] = plain(self)
-        return values | {"guarantee": self.guarantee}
+        return {**plain(self), "guarantee": self.guarantee}
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -1047,8 +1046,9 @@ class ReleasesByGroup(Release, Mapping[Any, TableRelease]):
         """The rows of all groups, one after the other; the first column says which group."""
         parts = [answer.columns() for answer in self.answers]
         groups = [group for group, part in zip(self, parts, strict=True) for _ in part["rank"]]
-        names = parts[0] if parts else ()
-        return {"group": groups} | {name: [*chain(*(it[name] for it in parts))] for name in names}
+        return {"group": groups} | {
+            name: [*chain(*(it[name] for it in parts))] for name in parts[0]
+        }
 
     def _with(self, made: Provenance) -> Self:
         """The same release with this provenance, which the groups share."""
