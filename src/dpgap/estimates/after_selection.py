@@ -51,7 +51,7 @@ from dpgap.exact.reals import Floats, Integers, without_float_errors
 
 
 NEGLIGIBLE = 25.0
-"""What is this many e-folds less likely than the best is left out."""
+"""A place that is this many e-folds less likely than the best is left out."""
 REACH = 8.0
 """Normal errors are not looked for beyond this many deviations."""
 
@@ -67,7 +67,7 @@ class UnknownLine:
         return least - REACH * deviation, most + 4 * deviation
 
     def decay(self) -> tuple[float, float]:
-        """From where on the line is ever less likely, and by how many e-folds a unit."""
+        """The place from which the line gets less and less likely, and the e-folds per unit."""
         return -math.inf, 0.0
 
     def log_density(self, line: Floats) -> float:
@@ -116,7 +116,7 @@ class NoisyThreshold:
 
 
 Line = UnknownLine | NoisyThreshold
-"""What is known beforehand of what winners had to clear."""
+"""What is known of the line before the winners are looked at."""
 
 
 # --------------------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def _narrowed_once(
 
 
 def _between(low: Floats, high: Floats, points: int) -> Floats:
-    """So many places from low to high, one row for every run."""
+    """Evenly spaced places from low to high, one row for every run."""
     places: Floats = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, points)
     return places
 
@@ -282,20 +282,20 @@ class _Places:
         is_close = winners.measurements < places[:, -1:] + _CLEAR * s
         self.all_close = winners.in_logs or bool(is_close.all())
         self.close: Any = ... if self.all_close else np.nonzero(is_close)
-        """What picks the close from an array of winners."""
+        """The index of the close ones in an array of all winners."""
 
     def slopes(self) -> Floats:
-        """What all winners' factors e^(−t·x) come to, up to a constant."""
+        """The logarithm of the product of all factors e^(−t·x), up to a constant."""
         fall = self.winners.tilts.sum(axis=1) / self.winners.deviation
         logs: Floats = (self.places[:, :1] - self.places) * fall[:, None]
         return logs
 
     def for_close(self, values: Floats) -> Floats:
-        """What each run has at each place, for every one of its close winners."""
+        """The values of each run at each place, once for each of its close winners."""
         return values[:, None, :] if self.all_close else values[self.close[0]]
 
     def mean_of_close(self, values: Floats, weights: Floats) -> Floats:
-        """The mean over the line of what close winners have; 0 for the others."""
+        """The mean of close winners' values over the line; 0 for the others."""
         if self.all_close:
             return _mean(values, weights)
         means = np.zeros(self.winners.tilts.shape)
@@ -323,7 +323,7 @@ class _Places:
 
 
 def _density_over(place: Floats, logs: Floats) -> Floats:
-    """φ(place) over what has these logarithms, without underflow where the quotient has none."""
+    """φ(place) divided by the numbers that have these logarithms."""
     density: Floats = np.exp(place * place * -0.5 - logs) * (1 / _ROOT_TWO_PI)
     return density
 
@@ -376,6 +376,6 @@ def _averaged_at(places: Floats, winners: _Winners, line: Line) -> tuple[Floats,
 
 
 def _mean(values: Floats, weights: Floats) -> Floats:
-    """Of each winner, over the line."""
+    """The mean of each winner's values over the line."""
     means: Floats = values @ weights[:, :, None]
     return means[:, :, 0]

@@ -70,7 +70,7 @@ class LaplaceSum:
     terms: tuple[tuple[float, int], ...]
     """Scales in steps of the grid, and how many draws have them."""
     floored: float
-    """How many steps the floors of those draws come to at most."""
+    """The most steps that the floors of these draws can add up to."""
     grid: Fraction
 
     def half_width(self, level: float) -> float:
@@ -108,7 +108,7 @@ class GapErrors:
 
 @lru_cache(maxsize=256)
 def gap_shortfall(law: Law, threshold_law: Law, grid: Fraction | None, chance: float) -> float:
-    """How far a gap may overstate an answer: by more than this with at most this chance.
+    """The length by which a gap overstates an answer: a longer one has at most this chance.
 
     The gap's noise on the grid is N − N₀, and its exact law is used.
     """
@@ -244,9 +244,9 @@ class Difference(NamedTuple):
 COINS = 1 << 24
 """Coins are kept in so many parts of 1."""
 _ROUNDING = 1e-12
-"""More than floats err by; it makes intervals longer."""
+"""More than floats err by, as a share; it makes intervals longer."""
 _MOST_STEPS = 2
-"""By how many steps an upper end may come down: the lower one leaves over at most a·(1 − p)."""
+"""The most steps by which an upper end comes down: the lower end leaves at most a·(1 − p)."""
 
 Bools = NDArray[np.bool_]
 
@@ -308,7 +308,7 @@ class HistogramError(MeasurementError):
         return np.where(is_clear & (lead > 0), below, -np.inf), above
 
     def _has_to_spare(self, above: Floats, less: Floats, more: Floats, share: float) -> Bools:
-        """Whether the count at the upper end can be left out with what its lower end leaves over.
+        """Whether the chance that the lower end leaves over is enough to leave out the upper end.
 
         A count's noisy values are whole, so that those that are too large for it have a chance of
         less than the share. What is cut off lies between `less` and `more`; the answer holds for
@@ -325,5 +325,5 @@ class HistogramError(MeasurementError):
 
 
 def _slack(length: Floats, scale: float) -> Floats:
-    """−∞, which a logarithm of 0 is, stays what it is."""
+    """More than floats err by in a length; 0 where the length is infinite."""
     return np.where(np.isinf(length), 0.0, _ROUNDING * (np.abs(length) + scale))

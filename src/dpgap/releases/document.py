@@ -289,7 +289,7 @@ def maybe(form: Form, default: Any = None) -> Form:
 
 
 def each(form: Form, make: Callable[[list[Any]], Any] = tuple) -> Form:
-    """A tuple of such values, or what else is to be made of their list."""
+    """A list of such values, which `make` turns into a tuple or another value."""
 
     def read(found: Any, where: str) -> Any:
         if not isinstance(found, list):
@@ -395,7 +395,7 @@ _FINEST = Fraction(1, 1 << 100)
 
 
 def _is_drawable(law: Decay) -> bool:
-    """Whether dpgap draws from such a law; a little more than `require_scale` allows is read."""
+    """Whether dpgap draws from such a law; the limits are wider than those of `require_scale`."""
     lengths = (law.scale, getattr(law, "step", law.scale))
     has_lengths = all(_SHORTEST <= length <= 1 / _SHORTEST for length in lengths)
     return has_lengths and _SHORTEST <= getattr(law, "share", 1) <= 1

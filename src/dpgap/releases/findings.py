@@ -4,8 +4,8 @@ They follow from the release alone, so that a document that is read again says t
 of one kind hold at once with 95 % confidence: which items belong, which are larger than which, and
 which are above 0 or above the line. Advice about ε uses that widths shrink as ε grows.
 
-That an item is above a line can be proved in two ways: by its lead, and by what was measured
-afterwards. Each way may be wrong in 2.5 % of releases, so that both together are in at most 5 %.
+Two things can prove that an item is above a line: its lead, and the measurement after it. Each
+proof may be wrong in 2.5 % of releases, so both together are wrong in at most 5 %.
 """
 
 import math
@@ -47,9 +47,9 @@ def is_private(release: Release) -> bool:
 # --------------------------------------------------------------------------------------------------
 # What a question leaves out of its units, in words: the numbers are of what is left.
 #
-# Noise is in the intervals, and cutting is not: no interval can tell how much was cut. So the first
-# finding says what the numbers are of and which way they may be off, and every claim says that it
-# is about what is left.
+# Intervals allow for noise. They do not allow for cutting, as they cannot tell how much was cut. So
+# the first finding says what was counted and in which direction the numbers may be wrong, and every
+# claim says that it is about what is left.
 
 
 _CLAIM = re.compile(r"\b(sure|surely|belongs)\b")
@@ -87,16 +87,16 @@ class Facts(NamedTuple):
     """What several sentences about a release need; worked out once for all of them."""
 
     by_leads: Bools | None
-    """Which answers belong as their leads prove; None where leads prove nothing."""
+    """Which answers belong, as proved by their leads; None where leads prove nothing."""
     sure: Bools | None
-    """Which surely belong, by leads or measurements; None where that cannot be said of any."""
+    """Which surely belong, by leads or measurements; None where nothing can prove it."""
     by_luck: Bools
-    """Which may have been read off a histogram by luck: their intervals have no lower end."""
+    """Which a histogram may show by luck: their intervals have no lower end."""
     near_zero: Bools
     """Which have an interval that includes 0, ignoring selection."""
     groups: tuple[tuple[int, ...], ...]
     are_near_zero: bool
-    """Whether that is so of at least half of the values; also where there are none."""
+    """Whether at least half of the values are near zero; true if there are no values."""
     are_unsure: bool
     """Whether nothing is sure: neither who belongs nor any order."""
 

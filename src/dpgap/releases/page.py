@@ -178,7 +178,7 @@ def _picture(release: Measured) -> tuple[Scale | None, float | None, str, list[l
 
 
 def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
-    """The same with Matplotlib: estimates with intervals, else gaps; the largest is on top."""
+    """Draw a release with Matplotlib: estimates with intervals, or gaps; the largest on top."""
     units, bars = _bars(release)
     if not bars:
         raise ValueError("there is nothing to draw: this release has no numbers")

@@ -205,10 +205,10 @@ class Table(ABC):
     promise: Promise
 
     def __init_subclass__(cls) -> None:
-        """Let nothing be attached to a release: OpenDP tries to attach the answers.
+        """Refuse every attribute that is not a field: OpenDP tries to attach the answers.
 
-        What dataclasses say of an attribute that is no field is a TypeError where there are slots.
-        Their `repr` has lines of arrays, and fails where a number has too many digits to write.
+        A dataclass with slots would raise a TypeError for such an attribute. Its own `repr` has
+        lines of arrays, and fails if a number has too many digits to write.
         """
         cls.__repr__ = _line  # type: ignore[method-assign]
         if "__setattr__" in vars(cls):
@@ -594,9 +594,9 @@ class Measured(Selected):
     centres: str
     """What intervals are around: "measurements" or "estimates"."""
     errors: tuple[MeasurementError | LaplaceSum, ...]
-    """What those may be off by: one for all of them, or one for each."""
+    """The errors of these centres: one for all of them, or one for each."""
     rounding: float
-    """How far a true answer may be from the one on the grid."""
+    """The largest distance between a true answer and its place on the grid."""
     method: str
     route: str | None = field(default=None, kw_only=True)
     """How a top k was found: "joint" (as a set), "ranked" or "paper"."""
@@ -605,9 +605,9 @@ class Measured(Selected):
     lead: float | None = field(default=None, kw_only=True)
     """By how much a set's half-margin leads that of every other set; None where it is no set."""
     parts: tuple[tuple[str, Fraction], ...] = field(default=(), kw_only=True)
-    """What of ε each step of a top k took: to look, to select, to measure."""
+    """The part of ε that each step of a top k took: to look, to select, to measure."""
     measured_by: MeasurementError | None = field(default=None, kw_only=True)
-    """What measurements may be off by, where `errors` are about something else."""
+    """The error of the measurements, where `errors` are those of the estimates."""
 
     @property
     def remark(self) -> str:
@@ -633,9 +633,10 @@ class Measured(Selected):
         """For each answer, the ends of an interval that holds the true one; shape (k, 2).
 
         With `method="best"` the confidence holds for the answers that were selected: the interval
-        is the measurement's, which selection does not touch. Of a noisy histogram it is that of
-        the noise, given that the answer reached the line; where that leaves no lower end, it is
-        −∞. With `method="paper"` it is that of the noise, before looking at who was selected.
+        is the measurement's, which selection does not touch. After a noisy histogram, the interval
+        is that of the noise, given that the answer reached the line. Its lower end is −∞ where the
+        noise gives none. With `method="paper"` it is that of the noise, before looking at who was
+        selected.
         """
         level = confidence_level(level)
         centres: Floats = getattr(self, self.centres)
@@ -654,10 +655,10 @@ class Measured(Selected):
     def difference(self, better: int, worse: int, level: float = 0.95) -> Difference:
         """By how much rank `better` leads rank `worse`: the estimate, and the ends of an interval.
 
-        Which pairs one looks at depends on the noise. So the confidence holds for all pairs at
+        The noise decides which pairs people look at. So the confidence holds for all pairs at
         once, and for the answers that were selected. The interval comes from the measurement
-        alone, which selection does not touch, or allows for the selection. Where nothing is known
-        of that, it has no ends.
+        alone, which selection does not touch, or allows for the selection. It has no ends if the
+        error of the measurement is unknown.
         """
         better, worse = _two_ranks(better, worse, self.indices.size)
         one, other = self.order[[better - 1]], self.order[[worse - 1]]
@@ -710,7 +711,7 @@ class Measured(Selected):
     def half_width_of_pairs(self, level: float = 0.95) -> float:
         """How far the measured difference of any two answers is off, for all pairs at once.
 
-        Of a noisy histogram it is said of answers that are clear of the line; `ends_of_pairs` is
+        After a noisy histogram it is about answers that are clear of the line; `ends_of_pairs` is
         about all of them.
         """
         level, error = confidence_level(level), self.measuring_error
@@ -927,9 +928,9 @@ class UnitCount(Total):
 # can be of a whole within its own.
 #
 # What else is known of shares follows from the questions, which are public. Units add 0 or more:
-# then so does a share. A unit has an item or not, and a row one item: then no share is above 1. Of
-# totals of units with several rows neither is known to be so: what is above 0 for one item may be
-# made up for by another, and each is cut by itself.
+# then so does a share. A unit has an item or not, and a row has one item: then no share is above 1.
+# For totals of units with several rows, neither is known: one item may have more than the whole if
+# another item has less than 0, and each item is cut by itself.
 
 
 class Share(NamedTuple):
