@@ -6,4 +6,6 @@ Nothing here has ever seen a private number, and `data` cannot be imported. May 
 
 from dpgap.releases import document, findings, page, release
 
-__all__ = ["document", "findings", "page", "release"]
+release.Table._showing = release.Showing(
+    document.document, document.drawn, findings.findings, page.page, page.cell, page.plot
+)

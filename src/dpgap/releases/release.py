@@ -6,7 +6,7 @@ Nothing here has ever seen a private number. Each release carries its guarantee 
 import importlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 from datetime import UTC, datetime
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap import releases  # what follows from a release; its modules import this one
 from dpgap._package import __version__
 from dpgap.estimates.certificates import Evidence, belonging
 from dpgap.estimates.errors import (
@@ -196,11 +195,26 @@ def _line(table: Any) -> str:
     return f"<{type(table).__name__}: {title_of(table)}{epsilon}>".replace("= ≈", "≈ ")
 
 
+class Showing(NamedTuple):
+    """The functions that make documents, sentences, pages and plots of a release.
+
+    They know every kind of release, so they stand above this module: `dpgap.releases` enters them.
+    """
+
+    document: Callable[[Any], dict[str, Any]]
+    drawn: Callable[[Any], dict[str, Any]]
+    findings: Callable[[Any], tuple[str, ...]]
+    page: Callable[[Any, str | None, Place | None], str]
+    cell: Callable[[Any], str]
+    plot: Callable[[Any, "Axes | None"], "Axes"]
+
+
 class Table(ABC):
     """Something with rows: prints as text, shows as HTML in a notebook, becomes a data frame."""
 
     __slots__ = ()
 
+    _showing: ClassVar[Showing]
     _title: ClassVar[str] = "what to expect of each method"
     promise: Promise
 
@@ -243,7 +257,7 @@ class Table(ABC):
     @property
     def findings(self) -> tuple[str, ...]:
         """What may be believed, in plain sentences, the most important first."""
-        return releases.findings.findings(self)
+        return self._showing.findings(self)
 
     def cells(self) -> dict[str, list[str]]:
         """The rows as they are shown, column by column; columns of no numbers are left out."""
@@ -278,7 +292,7 @@ class Table(ABC):
         return filter(None, (attempted(name, "", getattr, self, name) for name in names))
 
     def _repr_html_(self) -> str:
-        return releases.page.cell(self)
+        return self._showing.cell(self)
 
 
 def _shown(cell: Any, name: str, form: str) -> str:
@@ -333,7 +347,7 @@ class Release(Table):
 
     def to_dict(self) -> dict[str, Any]:
         """The release document as plain values: see `to_json`."""
-        return releases.document.document(self)
+        return self._showing.document(self)
 
     def to_json(self) -> str:
         """The release document: all that was released, as JSON that `dpgap.read_release` reads.
@@ -348,7 +362,7 @@ class Release(Table):
         So no sentence, row or interval is made before a release is archived. `dpgap.read_release`
         reads it, and makes them.
         """
-        return written(releases.document.drawn(self))
+        return written(self._showing.drawn(self))
 
     def to_html(self, path: Place | None = None, *, title: str | None = None) -> str:
         """The text of a page that shows this release and stands alone; with a `path`, the path.
@@ -356,7 +370,7 @@ class Release(Table):
         Then the page is written to that file, which is replaced if it is there. `title` is the
         heading of the page and may be any text. The release and its document do not hold it.
         """
-        return releases.page.page(self, title, path)
+        return self._showing.page(self, title, path)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the estimates with their 95 % intervals, or the gaps, with Matplotlib.
@@ -364,7 +378,7 @@ class Release(Table):
         The drawing goes to the Axes `ax`, and nothing else is touched. Without `ax` pyplot makes a
         figure, which a notebook shows, and which pyplot keeps until you close it.
         """
-        return releases.page.plot(self, ax)
+        return self._showing.plot(self, ax)
 
     def again(self) -> Self:
         """The same release, shown again: it was paid for before."""
