@@ -34,7 +34,6 @@ line.
 
 import math
 from dataclasses import dataclass
-from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -52,10 +51,9 @@ from dpgap.exact.reals import Floats, Integers, without_float_errors
 
 
 NEGLIGIBLE = 25.0
-"""What is this many e-folds less likely than the best is left out."""
+"""A place that is this many e-folds less likely than the best is left out."""
 REACH = 8.0
 """Normal errors are not looked for beyond this many deviations."""
-LOG_ROOT_TWO_PI = math.log(2 * math.pi) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ class UnknownLine:
         return least - REACH * deviation, most + 4 * deviation
 
     def decay(self) -> tuple[float, float]:
-        """From where on the line is ever less likely, and by how many e-folds a unit."""
+        """The place from which the line gets less and less likely, and the e-folds per unit."""
         return -math.inf, 0.0
 
     def log_density(self, line: Floats) -> float:
@@ -108,8 +106,7 @@ class NoisyThreshold:
         """A normal error, given that it and exponential noise add up to the line's excess."""
         shared = self.shared_deviation
         place = self._place(line - self.threshold)
-        # The normal density over its distribution, without underflow.
-        hazard = np.exp(-(place**2) / 2 - LOG_ROOT_TWO_PI - tabled_log_ndtr(place))
+        hazard = _density_over(place, tabled_log_ndtr(place))
         left = np.clip(1 - place * hazard - hazard**2, 0.0, 1.0)
         return shared**2 / self.scale - shared * hazard, shared**2 * left
 
@@ -119,7 +116,7 @@ class NoisyThreshold:
 
 
 Line = UnknownLine | NoisyThreshold
-"""What is known beforehand of what winners had to clear."""
+"""What is known of the line before the winners are looked at."""
 
 
 # --------------------------------------------------------------------------------------------------
@@ -265,14 +262,9 @@ def _narrowed_once(
 
 
 def _between(low: Floats, high: Floats, points: int) -> Floats:
-    """So many places from low to high, one row for every run."""
-    places: Floats = low[:, None] + (high - low)[:, None] * _parts(points)
+    """Evenly spaced places from low to high, one row for every run."""
+    places: Floats = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, points)
     return places
-
-
-@cache
-def _parts(points: int) -> Floats:
-    return np.linspace(0, 1, points)
 
 
 class _Places:
@@ -290,20 +282,20 @@ class _Places:
         is_close = winners.measurements < places[:, -1:] + _CLEAR * s
         self.all_close = winners.in_logs or bool(is_close.all())
         self.close: Any = ... if self.all_close else np.nonzero(is_close)
-        """What picks the close from an array of winners."""
+        """The index of the close ones in an array of all winners."""
 
     def slopes(self) -> Floats:
-        """What all winners' factors e^(−t·x) come to, up to a constant."""
+        """The logarithm of the product of all factors e^(−t·x), up to a constant."""
         fall = self.winners.tilts.sum(axis=1) / self.winners.deviation
         logs: Floats = (self.places[:, :1] - self.places) * fall[:, None]
         return logs
 
     def for_close(self, values: Floats) -> Floats:
-        """What each run has at each place, for every one of its close winners."""
+        """The values of each run at each place, once for each of its close winners."""
         return values[:, None, :] if self.all_close else values[self.close[0]]
 
     def mean_of_close(self, values: Floats, weights: Floats) -> Floats:
-        """The mean over the line of what close winners have; 0 for the others."""
+        """The mean of close winners' values over the line; 0 for the others."""
         if self.all_close:
             return _mean(values, weights)
         means = np.zeros(self.winners.tilts.shape)
@@ -331,7 +323,7 @@ class _Places:
 
 
 def _density_over(place: Floats, logs: Floats) -> Floats:
-    """φ(place) over what has these logarithms."""
+    """φ(place) divided by the numbers that have these logarithms."""
     density: Floats = np.exp(place * place * -0.5 - logs) * (1 / _ROOT_TWO_PI)
     return density
 
@@ -348,11 +340,8 @@ def _log_stretch(low: Floats, high: Floats) -> Floats:
 def _averaged(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Means and variances, averaged over lines from low to high."""
     kinds = np.searchsorted(_WIDTHS, (high - low) / winners.unit)
-    every = set(kinds.tolist())
-    if len(every) == 1:
-        return _averaged_at(_between(low, high, _POINTS[every.pop()][1]), winners, line)
     means, variances = np.empty((2, *winners.measurements.shape))
-    for kind in every:
+    for kind in set(kinds.tolist()):
         rows = np.flatnonzero(kinds == kind)
         places = _between(low[rows], high[rows], _POINTS[kind][1])
         means[rows], variances[rows] = _averaged_at(places, winners.of(rows), line)
@@ -374,14 +363,10 @@ def _averaged_at(places: Floats, winners: _Winners, line: Line) -> tuple[Floats,
     at_lead, chance = _mean(density, weights), at.mean_of_close(below, weights)
     slope = tilts * (1 - chance) - at_lead
     shared, shared_variance = line.shared_error(places)
-    common: Floats | float = 0.0
-    both: Floats | float = 0.0
-    squares: Any = shared_variance
-    if isinstance(shared, np.ndarray):
-        with_shared = weights * shared
-        common = with_shared.sum(axis=1)[:, None]
-        both = tilts * (common - at.mean_of_close(below, with_shared)) - _mean(density, with_shared)
-        squares = (weights * (shared**2 + shared_variance)).sum(axis=1)[:, None]
+    with_shared = weights * shared
+    common = with_shared.sum(axis=1)[:, None]
+    both = tilts * (common - at.mean_of_close(below, with_shared)) - _mean(density, with_shared)
+    squares = (weights * (shared**2 + shared_variance)).sum(axis=1)[:, None]
     density *= at.over
     at_line_too = at.mean_of_close(at_line, weights)
     bend = tilts * (slope + at_line_too - at_lead) - _mean(density, weights)
@@ -391,6 +376,6 @@ def _averaged_at(places: Floats, winners: _Winners, line: Line) -> tuple[Floats,
 
 
 def _mean(values: Floats, weights: Floats) -> Floats:
-    """Of each winner, over the line."""
+    """The mean of each winner's values over the line."""
     means: Floats = values @ weights[:, :, None]
     return means[:, :, 0]

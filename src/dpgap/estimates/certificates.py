@@ -41,9 +41,8 @@ class Evidence(NamedTuple):
     @classmethod
     def of(cls, leads: Sequence[float], laws: Sequence[Law]) -> "Evidence | None":
         """From leads and the laws of their noise; None where that noise can be negative."""
-        for law in dict(zip(map(id, laws), laws, strict=True)).values():  # most often one for all
-            if law.signed or not isinstance(law, MemorylessLaw):
-                return None
+        if any(law.signed or not isinstance(law, MemorylessLaw) for law in laws):
+            return None
         return cls(tuple(map(float, leads)), tuple([law.scale for law in laws]))
 
     @without_float_errors

@@ -6,6 +6,7 @@ a law is remembered: laws are public.
 """
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -20,6 +21,8 @@ from dpgap.exact.reals import Floats, without_float_errors
 from dpgap.exact.shells import ValueLaw, farthest_within, spread_within
 
 _TERMS = 1 << 16
+_REACH = range(-(1 << 62), (1 << 62) - 1)
+"""No noise goes farther, in whole steps: its scale is at most 2^40 of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class LaplaceSum:
     terms: tuple[tuple[float, int], ...]
     """Scales in steps of the grid, and how many draws have them."""
     floored: float
-    """How many steps the floors of those draws come to at most."""
+    """The most steps that the floors of these draws can add up to."""
     grid: Fraction
 
     def half_width(self, level: float) -> float:
@@ -105,23 +108,17 @@ class GapErrors:
 
 @lru_cache(maxsize=256)
 def gap_shortfall(law: Law, threshold_law: Law, grid: Fraction | None, chance: float) -> float:
-    """How far a gap may overstate an answer: by more than this with at most this chance.
+    """The length by which a gap overstates an answer: a longer one has at most this chance.
 
     The gap's noise on the grid is N − N₀, and its exact law is used.
     """
     where = Grid(grid)
     law, threshold_law = law.scaled(1 / where.step), threshold_law.scaled(1 / where.step)
-    low = high = 0
-    while law.difference_tail(threshold_law, high) > chance:
-        low, high = high, 2 * high + 1
-    while low > -(1 << 62) and law.difference_tail(threshold_law, low) <= chance:
-        low = 2 * low - 1
-    while high - low > 1:  # the tail is above `chance` at low, and not at high
-        middle = (low + high) // 2
-        if law.difference_tail(threshold_law, middle) > chance:
-            low = middle
-        else:
-            high = middle
+
+    def is_enough(step: int) -> bool:
+        return law.difference_tail(threshold_law, step) <= chance
+
+    high = _REACH.start + bisect_left(_REACH, True, key=is_enough)
     centre = law.floor_mean - threshold_law.floor_mean
     # A true answer may be above the one on the grid.
     return (high - centre) * where.width + where.rounding
@@ -129,8 +126,7 @@ def gap_shortfall(law: Law, threshold_law: Law, grid: Fraction | None, chance: f
 
 def around(values: Floats, half: float) -> Floats:
     """The ends of intervals of one width around values."""
-    ends: Floats = values[:, None] + np.array([-half, half])
-    return ends
+    return np.stack([values - half, values + half], axis=1)
 
 
 def ends_of_quotients(parts: Floats, whole: Floats, least: float, most: float) -> Floats:
@@ -173,13 +169,10 @@ def laplace_sum_half_width(terms: tuple[tuple[float, int], ...], level: float) -
     # Beyond this distance lies less than 1e-13, so that the discrete sum below is exact enough.
     reach = 35 * widest + 10 * deviation
     step = math.pi / reach
-    for most in (_TERMS >> 4, _TERMS):  # weights fall, and mostly a few of them are enough
-        order = np.arange(1, most)
-        logs = sum(count * np.log1p((scale * step * order) ** 2) for scale, count in terms)
-        weights = np.exp(-logs) / order
-        if weights[-1] <= 1e-14:
-            break
-    weights = weights[weights > 1e-14]
+    order = np.arange(1, _TERMS)
+    logs = sum(count * np.log1p((scale * step * order) ** 2) for scale, count in terms)
+    weights = np.exp(-logs) / order
+    weights = weights[weights > 1e-14]  # weights fall
     frequency = step * order[: weights.size]
     low, high = 0.0, reach
     for _ in range(60):
@@ -251,9 +244,9 @@ class Difference(NamedTuple):
 COINS = 1 << 24
 """Coins are kept in so many parts of 1."""
 _ROUNDING = 1e-12
-"""More than floats err by; it makes intervals longer."""
+"""More than floats err by, as a share; it makes intervals longer."""
 _MOST_STEPS = 2
-"""By how many steps an upper end may come down: the lower one leaves over at most a·(1 − p)."""
+"""The most steps by which an upper end comes down: the lower end leaves at most a·(1 − p)."""
 
 Bools = NDArray[np.bool_]
 
@@ -315,7 +308,7 @@ class HistogramError(MeasurementError):
         return np.where(is_clear & (lead > 0), below, -np.inf), above
 
     def _has_to_spare(self, above: Floats, less: Floats, more: Floats, share: float) -> Bools:
-        """Whether the count at the upper end can be left out with what its lower end leaves over.
+        """Whether the chance that the lower end leaves over is enough to leave out the upper end.
 
         A count's noisy values are whole, so that those that are too large for it have a chance of
         less than the share. What is cut off lies between `less` and `more`; the answer holds for
@@ -332,5 +325,5 @@ class HistogramError(MeasurementError):
 
 
 def _slack(length: Floats, scale: float) -> Floats:
-    """−∞, which a logarithm of 0 is, stays what it is."""
+    """More than floats err by in a length; 0 where the length is infinite."""
     return np.where(np.isinf(length), 0.0, _ROUNDING * (np.abs(length) + scale))

@@ -73,7 +73,13 @@ def combine(
             raise ValueError(f"{name} must be one-dimensional")
     if above.size != alpha.size:
         raise ValueError(f"gaps must be as many as measurements, {alpha.size}, not {above.size}")
-    own, measured = _variances(alpha, measurement_variance, gap_variance)
+    own = np.asarray(gap_variance, np.float64)
+    measured = np.asarray(measurement_variance, np.float64)
+    for name, variance in (("gap_variance", own), ("measurement_variance", measured)):
+        if not (np.isfinite(variance).all() and (variance > 0).all()):
+            raise ValueError(f"{name} must be positive and finite")
+        if variance.size != 1 and variance.shape != alpha.shape:
+            raise ValueError(f"{name} must be one number, or one for every measurement")
     noisy = (above + float(threshold)) / own
     estimates: Floats = (noisy + alpha / measured) / (1 / own + 1 / measured)
     return estimates
@@ -81,24 +87,5 @@ def combine(
 
 def combined_variance(measurement_variance: ArrayLike, gap_variance: ArrayLike) -> Floats:
     """The variance of each estimate by `combine` on its own, with the same arguments."""
-    own, measured = _variances(np.zeros(1), measurement_variance, gap_variance)
+    own, measured = np.array(gap_variance, ndmin=1), np.asarray(measurement_variance)
     return 1 / (1 / own + 1 / measured)
-
-
-def _variances(
-    alpha: Floats, measurement_variance: ArrayLike, gap_variance: ArrayLike
-) -> tuple[Floats, Floats]:
-    """The variances of gaps and of measurements; one for every measurement."""
-    whole = np.asarray(gap_variance, np.float64)
-    measured = np.asarray(measurement_variance, np.float64)
-    for name, values in (("gap_variance", whole), ("measurement_variance", measured)):
-        if not (np.isfinite(values).all() and (values > 0).all()):
-            raise ValueError(f"{name} must be positive and finite")
-    try:
-        _, whole, measured = np.broadcast_arrays(alpha, whole, measured)
-    except ValueError:
-        raise ValueError(
-            "measurement_variance and gap_variance must be one number each, "
-            "or one for every measurement"
-        ) from None
-    return whole, measured

@@ -35,10 +35,12 @@ How it may change
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import fields, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from operator import getitem
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -49,7 +51,7 @@ from dpgap._package import __version__, public
 from dpgap.budget.account import tells_too_much
 from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.errors import GapErrors, HistogramError, LaplaceSum, MeasurementError
-from dpgap.exact.laws import Decay, ExponentialNoise, GeometricNoise, LaplaceNoise, StaircaseNoise
+from dpgap.exact.laws import LAWS, Decay, GeometricNoise, LaplaceNoise
 from dpgap.exact.parameters import exact_text
 from dpgap.exact.shells import CubeNoise, HullNoise
 from dpgap.printable import DocumentError
@@ -137,17 +139,16 @@ def write_label(label: Any, depth: int = 0) -> Any:
     if type(value) in _TAGS:
         name, to, _ = _TAGS[type(value)]
         written = {name: to(value)}
-        try:
+        with suppress(ValueError, ArithmeticError):
             again = read_label(written)
             is_equal = repr(again) == repr(value) or (again == value and str(again) == str(value))
             if type(again) is type(value) and is_equal:
                 return written
-        except (ValueError, ArithmeticError):
-            pass
-    try:
+    with suppress(
+        Exception
+    ):  # a label that cannot be shown must not cost a release that is paid for
         return str(label)
-    except Exception:  # a label that cannot be shown must not cost a release that is paid for
-        return f"<{type(label).__name__}>"
+    return f"<{type(label).__name__}>"
 
 
 def read_label(found: Any, depth: int = 0) -> Any:
@@ -167,12 +168,10 @@ def read_label(found: Any, depth: int = 0) -> Any:
     if name not in _READ or not isinstance(inside, str) or len(inside) > longest:
         raise DocumentError(f"a label is of a type that is not known here: {name[:40]!r}")
     to, back = _READ[name]
-    try:
+    with suppress(ValueError, ArithmeticError, KeyError):
         value = back(inside)
         if to(value) == inside:
             return value
-    except (ValueError, ArithmeticError, KeyError):
-        pass
     raise DocumentError(f"a label is not a {name}: {inside[:40]!r}")
 
 
@@ -181,11 +180,9 @@ def _native(label: Any) -> Any:
     if isinstance(label, np.generic) and not isinstance(label, np.datetime64 | np.timedelta64):
         return label.item()
     if isinstance(label, datetime) and type(label) is not datetime:
-        try:
+        with suppress(ValueError, TypeError):
             value = datetime.fromisoformat(label.isoformat())
             return value if value == label and str(value) == str(label) else label
-        except (ValueError, TypeError):
-            return label
     return label
 
 
@@ -249,7 +246,7 @@ def word(*words: str, kind: type[str] = str) -> Form:
 def whole(least: int, bits: int = 63) -> Form:
     """A whole number that is neither too small nor too large."""
     what = f"a whole number from {least} to 2^{bits} - 1"
-    return _form(int, what, lambda value: least <= value < 1 << bits)
+    return _form(int, what, lambda value: least <= value < 1 << bits, write=int)
 
 
 def real(least: float = -_LARGEST) -> Form:
@@ -267,10 +264,9 @@ def exact(is_right: Callable[[Any], bool], what: str) -> Form:
 
 
 def _is_moment(found: str) -> bool:
-    try:
+    with suppress(ValueError):
         return bool(f"{datetime.strptime(found, TIME):{TIME}}" == found)
-    except ValueError:
-        return False
+    return False
 
 
 TEXT = _form(str, "text")
@@ -292,23 +288,20 @@ def maybe(form: Form, default: Any = None) -> Form:
     return form._replace(default=default)
 
 
-def each(form: Form) -> Form:
-    """A tuple of such values."""
+def each(form: Form, make: Callable[[list[Any]], Any] = tuple) -> Form:
+    """A list of such values, which `make` turns into a tuple or another value."""
 
-    def read(found: Any, where: str) -> tuple[Any, ...]:
+    def read(found: Any, where: str) -> Any:
         if not isinstance(found, list):
             raise DocumentError(f"{where} must be a list")
-        return tuple(form.read(one, where) for one in found)
+        return make([form.read(one, where) for one in found])
 
     return Form(lambda values: list(map(form.write, values)), read)
 
 
 def array(form: Form, kind: type) -> Form:
     """An array of such values."""
-    values = each(form)
-    return Form(
-        np.ndarray.tolist, lambda found, where: np.array(values.read(found, where), dtype=kind)
-    )
+    return each(form, partial(np.array, dtype=kind))
 
 
 def pairs(*forms: Form) -> Form:
@@ -402,7 +395,7 @@ _FINEST = Fraction(1, 1 << 100)
 
 
 def _is_drawable(law: Decay) -> bool:
-    """Whether dpgap draws from such a law; a little more than `require_scale` allows is read."""
+    """Whether dpgap draws from such a law; the limits are wider than those of `require_scale`."""
     lengths = (law.scale, getattr(law, "step", law.scale))
     has_lengths = all(_SHORTEST <= length <= 1 / _SHORTEST for length in lengths)
     return has_lengths and _SHORTEST <= getattr(law, "share", 1) <= 1
@@ -435,22 +428,19 @@ def _without_float_coin(found: Any, where: str) -> Any:
 
 _DRAWABLE = "a scale that dpgap draws from, and a share of at most 1"
 _STEP = exact(lambda value: _FINEST <= value <= 1 / _FINEST, "a step from 2^-100 to 2^100")
-_SCALE, _SHELL = {"scale": POSITIVE}, {"scale": POSITIVE, "dimension": whole(1)}
-_LAW = kinds(
-    {
-        "laplace": (LaplaceNoise, _SCALE),
-        "exponential": (ExponentialNoise, _SCALE),
-        "staircase": (StaircaseNoise, _SCALE | {"step": POSITIVE, "share": POSITIVE}),
-    }
-)
-_VALUE_LAW = kinds(
-    {
-        "laplace": (LaplaceNoise, _SCALE),
-        "geometric": (GeometricNoise, _SCALE),
-        "hull": (HullNoise, _SHELL),
-        "cube": (CubeNoise, _SHELL),
-    }
-)
+
+
+def _law(**laws: type[Decay]) -> Form:
+    """One of these laws by name; its parameters are a dimension, and lengths or shares."""
+    by_name = {}
+    for name, law in laws.items():
+        forms = {it.name: whole(1) if it.type is int else POSITIVE for it in fields(law)}
+        by_name[name] = law, forms
+    return kinds(by_name)
+
+
+_LAW = _law(**LAWS)
+_VALUE_LAW = _law(laplace=LaplaceNoise, geometric=GeometricNoise, hull=HullNoise, cube=CubeNoise)
 _MEASUREMENT = {"law": having(_DRAWABLE, _is_drawable, _VALUE_LAW), "grid": _STEP}
 _SUM = {
     "terms": having(
@@ -460,7 +450,7 @@ _SUM = {
     "grid": _STEP,
 }
 _HISTOGRAM = {
-    "law": having(_DRAWABLE, _is_drawable, record(GeometricNoise, **_SCALE)),
+    "law": having(_DRAWABLE, _is_drawable, record(GeometricNoise, scale=POSITIVE)),
     "grid": _STEP,
     "line": whole(-(1 << 62)),
     "whole_coin": maybe(whole(0, bits=24)),
@@ -517,7 +507,7 @@ def require_agreement(release: Any) -> None:
     promised = release.promise.delta == (0 if asked is None else asked.delta)
     _require(is_hybrid or promised, "a δ and what was asked")
     _require(release.promise.epsilon == release.epsilon, "epsilon and the promise")
-    _require(getattr(release, "spent", release.epsilon) <= release.epsilon, "spent and epsilon")
+    _require(release.spent <= release.epsilon, "spent and epsilon")
     of_a_group = isinstance(release, TableRelease) and asked.group is not None
     if asked is not None and not of_a_group:
         _require(asked.epsilon == release.epsilon, "epsilon and the question")
@@ -710,9 +700,9 @@ def _by_group(read: ReleasesByGroup) -> ReleasesByGroup:
     """Make a release of each answer that was read, with the question and time of all groups."""
     answers: Any = read.answers  # dictionaries, so far
     made = []
-    for fields in answers:
-        question = replace(read.question, group=fields.pop("group"))
-        made.append(TableRelease(**fields, question=question, made=read.made))
+    for values in answers:
+        question = replace(read.question, group=values.pop("group"))
+        made.append(TableRelease(**values, question=question, made=read.made))
     return replace(read, answers=tuple(made))
 
 

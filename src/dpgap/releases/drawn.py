@@ -1,9 +1,9 @@
 """What leaves a kernel: whole numbers, names, and nothing else.
 
-A float that was computed beside a private number carries it away in its low bits, whatever it is
-worth. So a kernel returns one of the values below, which refuse everything but whole numbers, and
-each mechanism has a `build` that makes the release of it: a function of these numbers and of the
-mechanism's public parameters. Nothing else makes a release. `tests/releases/test_rebuild.py` keeps
+A float that was computed beside a private number can reveal that number in its low bits. So a
+kernel returns one of the values below, which refuse everything but whole numbers. Each mechanism
+has a `build` that makes the release: a function of these numbers and of the mechanism's public
+parameters. Nothing else makes a release. `tests/releases/test_rebuild.py` keeps
 the numbers, builds every kind of release anew in another process, and compares the documents.
 
 Lengths are in whole steps of the mechanism's grid.
@@ -79,7 +79,7 @@ class ReadOff(Chosen):
     line: int | None
     """The best noisy answer that is not among them, or the stated line if that is higher."""
     coin: int | None
-    """What breaks ties with the best one that is not among them, in 2^24ths; 0 on a stated line."""
+    """The coin that breaks ties with that answer, in 2^24ths; 0 for a stated line."""
 
 
 C = TypeVar("C", bound=Drawn)

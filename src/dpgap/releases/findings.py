@@ -4,8 +4,8 @@ They follow from the release alone, so that a document that is read again says t
 of one kind hold at once with 95 % confidence: which items belong, which are larger than which, and
 which are above 0 or above the line. Advice about ε uses that widths shrink as ε grows.
 
-That an item is above a line can be proved in two ways: by its lead, and by what was measured
-afterwards. Each way may be wrong in 2.5 % of releases, so that both together are in at most 5 %.
+Two things can prove that an item is above a line: its lead, and the measurement after it. Each
+proof may be wrong in 2.5 % of releases, so both together are wrong in at most 5 %.
 """
 
 import math
@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.estimates.errors import HistogramError
-from dpgap.exact.parameters import approximately
-from dpgap.printable import column_name, printable
-from dpgap.question import HISTOGRAM, Question
+from dpgap.exact.parameters import approximately, few_digits
+from dpgap.printable import column_name, visible
+from dpgap.question import HISTOGRAM
 from dpgap.releases.plain import attempted, in_words, ranks_in_words, separated
 from dpgap.releases.release import (
     HybridRelease,
@@ -47,9 +47,9 @@ def is_private(release: Release) -> bool:
 # --------------------------------------------------------------------------------------------------
 # What a question leaves out of its units, in words: the numbers are of what is left.
 #
-# Noise is in the intervals, and cutting is not: no interval can tell how much was cut. So the first
-# finding says what the numbers are of and which way they may be off, and every claim says that it
-# is about what is left.
+# Intervals allow for noise. They do not allow for cutting, as they cannot tell how much was cut. So
+# the first finding says what was counted and in which direction the numbers may be wrong, and every
+# claim says that it is about what is left.
 
 
 _CLAIM = re.compile(r"\b(sure|surely|belongs)\b")
@@ -57,33 +57,27 @@ _CLAIM = re.compile(r"\b(sure|surely|belongs)\b")
 
 def cut_in_words(release: Release) -> tuple[str, ...]:
     """Sentences about what is cut, and about items that were not asked, if there are any."""
+    return attempted("cutting", (), lambda: tuple(_cut(release)))
+
+
+def _cut(release: Release) -> Iterator[str]:
     question = question_of(release)
-    said = () if question is None else attempted("cutting", (), _cut, question)
-    return (*said, *attempted("items not asked", (), lambda: tuple(_not_asked(release))))
-
-
-def _not_asked(release: Release) -> Iterator[str]:
-    """A sentence about items above the line that the budget left no room to ask about."""
-    for it in release.answers if isinstance(release, ReleasesByGroup) else (release,):
-        if isinstance(it, TableRelease) and it.line is not None and it.indices.size:
-            if it.route == HISTOGRAM:
-                return
-            yield (
-                "Items were asked in a random order until the budget was used up. Others, even "
-                f"larger ones, may be above {separated(it.line)}, too."
-            )
-            return
-
-
-def _cut(question: Question) -> tuple[str, ...]:
-    said = []
+    if question is None:
+        return
     if limits := question.limits():
         off = "counts may be too low"
         if question.sum is not None:
             off = f"{'the total' if question.is_of_all else 'totals'} may be too low"
             off += " or too high" if question.at_least else "; too high, if amounts are negative"
-        said.append(f"Each {column_name(question.unit)} {', and '.join(limits)}, so {off}.")
-    return (*said, *question.forms_of_dates())
+        yield f"Each {column_name(question.unit)} {', and '.join(limits)}, so {off}."
+    yield from question.forms_of_dates()
+    answers = release.answers if isinstance(release, ReleasesByGroup) else [release]
+    has_others = (isinstance(it, TableRelease) and it.route != HISTOGRAM for it in answers)
+    if question.threshold is not None and any(has_others):
+        yield (
+            "Items were asked in a random order until the budget was used up. Others, even larger "
+            f"ones, may be above {separated(question.threshold)}, too."
+        )
 
 
 # --------------------------------------------------------------------------------------------------
@@ -101,16 +95,16 @@ class Facts(NamedTuple):
     """What several sentences about a release need; worked out once for all of them."""
 
     by_leads: Bools | None
-    """Which answers belong as their leads prove; None where leads prove nothing."""
+    """Which answers belong, as proved by their leads; None where leads prove nothing."""
     sure: Bools | None
-    """Which surely belong, by leads or measurements; None where that cannot be said of any."""
+    """Which surely belong, by leads or measurements; None where nothing can prove it."""
     by_luck: Bools
-    """Which may have been read off a histogram by luck: their intervals have no lower end."""
+    """Which a histogram may show by luck: their intervals have no lower end."""
     near_zero: Bools
     """Which have an interval that includes 0, ignoring selection."""
     groups: tuple[tuple[int, ...], ...]
     are_near_zero: bool
-    """Whether that is so of at least half of the values; also where there are none."""
+    """Whether at least half of the values are near zero; true if there are no values."""
     are_unsure: bool
     """Whether nothing is sure: neither who belongs nor any order."""
 
@@ -143,55 +137,48 @@ def _facts(release: Selected) -> Facts:
 
 def findings(release: Table) -> tuple[str, ...]:
     """The sentences about this release; none about an array of indices or values."""
-    own: Iterable[str]
-    if isinstance(release, Total):
-        low, high = release.interval()
-        names = release.question.doubts_of_names() if low <= 0 <= high else ()
-        own = (_total_in_words(release), *release.question.doubts(), *names)
-        return (*cut_in_words(release), *own)
-    if isinstance(release, ReleasesByGroup):
-        own = (
-            f"{printable(str(group))}: {' '.join(own_findings(answer))}"
-            for group, answer in release.items()
-        )
-    elif isinstance(release, Selected):
-        own = own_findings(release)
-    else:
+    if not isinstance(release, Selected | Total | ReleasesByGroup):
         return ()
-    return (*cut_in_words(release), *own, *general_findings(release))
+    return (*cut_in_words(release), *own_findings(release), *general_findings(release))
 
 
-def _total_in_words(release: Total) -> str:
-    rows = "" if release.question.where is None else " of the rows that the filter keeps"
-    low, high = release.interval().tolist()
-    scale = 1 if low.is_integer() and high.is_integer() else 10  # ends are rounded outwards
-    rounded = (math.floor(round(low * scale, 6)) / scale, math.ceil(round(high * scale, 6)) / scale)
-    ends = " to ".join(dict.fromkeys(f"{end:,.{scale // 10}f}" for end in rounded))
-    total = f"{measured_in(release.question)}{rows} is {ends} (95 % confidence)."
-    return f"With this limit, the {total}" if release.question.limits() else f"The {total}"
-
-
-def own_findings(release: Selected) -> tuple[str, ...]:
+def own_findings(release: Selected | Total | ReleasesByGroup) -> tuple[str, ...]:
     """The sentences about this release alone."""
+    if isinstance(release, Total):
+        return tuple(_total(release))
+    if isinstance(release, ReleasesByGroup):
+        answers = release.items()
+        return tuple(f"{visible(it)}: {' '.join(own_findings(answer))}" for it, answer in answers)
     facts = attempted("findings", None, _facts, release)
     if facts is None:
         return ()
-    kinds: tuple[Kind, ...] = (_members,)
-    if not release.indices.size:
-        kinds = (_doubts, _nothing)
-    elif isinstance(release, Measured):
+    kinds: tuple[Kind, ...] = (_doubts, _members)
+    if isinstance(release, Measured) and release.indices.size:
         rest = (_little,) if facts.are_unsure else (_members, _order, _without_value)
         kinds = (_doubts, *rest, _outside)
     said = _said(release, facts, kinds)
-    question = question_of(release)
-    if question is None or not attempted("cutting", [], question.limits):
+    if not cut_in_words(release):
         return said
     return tuple(
         f"With this limit, {it[0].lower()}{it[1:]}" if _CLAIM.search(it) else it for it in said
     )
 
 
-def general_findings(release: Selected | ReleasesByGroup) -> tuple[str, ...]:
+def _total(release: Total) -> Iterator[str]:
+    """What a count or a total comes to; and reasons why it may be near 0, if it is."""
+    question, (low, high) = release.question, release.interval().tolist()
+    rows = "" if question.where is None else " of the rows that the filter keeps"
+    scale = 1 if low.is_integer() and high.is_integer() else 10  # ends are rounded outwards
+    rounded = (math.floor(round(low * scale, 6)) / scale, math.ceil(round(high * scale, 6)) / scale)
+    ends = " to ".join(dict.fromkeys(f"{end:,.{scale // 10}f}" for end in rounded))
+    the = "With this limit, the" if question.limits() else "The"
+    yield f"{the} {measured_in(question)}{rows} is {ends} (95 % confidence)."
+    yield from question.doubts()
+    if low <= 0 <= high:
+        yield from question.doubts_of_names()
+
+
+def general_findings(release: Selected | Total | ReleasesByGroup) -> tuple[str, ...]:
     """Sentences about confidence; they are the same for releases that were made in the same way.
 
     All groups have them once; confidence is for each group.
@@ -199,7 +186,8 @@ def general_findings(release: Selected | ReleasesByGroup) -> tuple[str, ...]:
     if isinstance(release, Selected):
         facts = attempted("findings", None, _facts, release)
         return _said(release, facts, (_general,)) if facts and release.indices.size else ()
-    said = (sentence for answer in release.answers for sentence in general_findings(answer))
+    answers = release.answers if isinstance(release, ReleasesByGroup) else ()
+    said = (sentence for answer in answers for sentence in general_findings(answer))
     of_each = (sentence.replace("Claims about", "In each group, claims about") for sentence in said)
     return tuple(dict.fromkeys(of_each))
 
@@ -252,11 +240,6 @@ def _general(release: Selected, facts: Facts) -> Iterator[str]:
             yield f"Where p is large, the item's measurement proves that it is above {line}."
 
 
-def _nothing(release: Selected, facts: Facts) -> Iterator[str]:
-    above = "" if release.line is None else f" above {separated(release.line)}"
-    yield f"Nothing was found{above}."
-
-
 def _little(release: Measured, facts: Facts) -> Iterator[str]:
     """Sentences for a release in which nothing is sure."""
     count = release.indices.size
@@ -280,9 +263,13 @@ def _little(release: Measured, facts: Facts) -> Iterator[str]:
 def _members(release: Selected, facts: Facts) -> Iterator[str]:
     """Sentences about who belongs."""
     sure, count = facts.sure, release.indices.size
+    if not count:
+        above = "" if release.line is None else f" above {separated(release.line)}"
+        yield f"Nothing was found{above}."
+        return
     if sure is None:
         if facts.by_luck.any():
-            yield f"{_capital(_ranks_where(release, facts.by_luck))} may be here by luck."
+            yield f"{_ranks_where(release, facts.by_luck).capitalize()} may be here by luck."
         return
     if release.nobody_lost:
         yield "Everything was selected, so all of it belongs."
@@ -296,11 +283,11 @@ def _members(release: Selected, facts: Facts) -> Iterator[str]:
         return
     if not sure.any():
         p_value = _with_p(release) if release.is_proved_as_a_set else ""
-        yield f"{_capital(_unsure(release))}{p_value}."
+        yield f"{_unsure(release).capitalize()}{p_value}."
         return
     many = int(sure.sum())
     ranks, are = _ranks_where(release, sure), "is" if many == 1 else "are"
-    some = f"{_capital(in_words(many))} of the {in_words(count)} {are} surely {belongs}"
+    some = f"{in_words(many).capitalize()} of the {in_words(count)} {are} surely {belongs}"
     yield f"{some}: {ranks}." if ranks else f"{some}."
     if ranks and release.line is not None:
         are = "is" if many == count - 1 else "are"
@@ -375,19 +362,10 @@ def _advice(release: Measured, groups: Sequence[Sequence[int]]) -> str:
         return f"; even {in_words(_MOST_EPSILON)} times this ε may not be enough"
     if width <= wanted:  # what keeps them together is luck, which no width tells of
         return ""
-    enough = _rounded_up(float(release.epsilon) * width / wanted)
+    two_digits = few_digits(release.epsilon * Fraction(width / wanted), 2)
+    enough = approximately(Fraction(two_digits), 6)
     them = "them" if len(apart) == 1 else "most of them"
     return f"; about ε = {enough} would separate {them}, if these estimates are right"
-
-
-def _rounded_up(value: float) -> str:
-    """Two digits of a number, or a little more than it.
-
-    >>> _rounded_up(2.21), _rounded_up(0.1), _rounded_up(130.0)
-    ('2.3', '0.1', '130')
-    """
-    unit = Fraction(10) ** (math.floor(math.log10(value)) - 1)
-    return approximately(math.ceil(Fraction(value) / unit - Fraction(1, 10**6)) * unit, 6)
 
 
 def _without_value(release: Measured, facts: Facts) -> Iterator[str]:
@@ -433,7 +411,3 @@ def _ranks_where(release: Selected, chosen: Bools) -> str:
     elif not isinstance(release, TopKRelease):
         return ""
     return ranks_in_words((np.flatnonzero(chosen) + 1).tolist())
-
-
-def _capital(words: str) -> str:
-    return words[0].upper() + words[1:]

@@ -67,20 +67,16 @@ def ledger_values(outlines: "Iterable[Outline | None]") -> dict[str, Any]:
 
 def _of_datasets(books: "list[Outline]") -> Iterator[Part]:
     """A bar for each data set; those for the same units of one table together, with their sum."""
-    tables: list[list[Outline]] = []
+    tables: list[tuple[dict[str, Any], list[Part]]] = []
     for book in books:
-        facts = _stated(book)
-        same = (each for each in tables if is_one_table(_stated(each[0]), facts))
-        if (table := next(same, None)) is None:
-            tables.append(table := [])
-        table.append(book)
-    for table in tables:
-        parts = []
-        for book in table:
-            last, before = book.last, book.earlier.last.spent if book.earlier else Fraction(0)
-            note = "closed" if last.closed else ""
-            spent = last.spent - before
-            parts.append(Part(last.dataset, before, spent, last.reserved, last.total, note))
+        last, before = book.last, book.earlier.last.spent if book.earlier else Fraction(0)
+        amounts = (before, last.spent - before, last.reserved, last.total)
+        facts, part = _stated(book), Part(last.dataset, *amounts, "closed" if last.closed else "")
+        same = (parts for stated, parts in tables if is_one_table(stated, facts))
+        if (parts := next(same, None)) is None:
+            tables.append((facts, parts := []))
+        parts.append(part)
+    for _, parts in tables:
         yield from parts
         if len(parts) > 1:
             names = " + ".join(part.name for part in parts)

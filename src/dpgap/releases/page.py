@@ -177,7 +177,7 @@ def _picture(release: Measured) -> tuple[Scale | None, float | None, str, list[l
 
 
 def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
-    """The same with Matplotlib: estimates with intervals, else gaps; the largest is on top."""
+    """Draw a release with Matplotlib: estimates with intervals, or gaps; the largest on top."""
     units, bars = _bars(release)
     if not bars:
         raise ValueError("there is nothing to draw: this release has no numbers")
@@ -233,15 +233,11 @@ def _bars(release: Release) -> tuple[str, list[Any]]:
     value = next((name for name in ("estimate", "value", *_GAPS) if name in columns), None)
     if value is None:
         return "", []
-    values = columns[value]
-    names = [f"answer {at}" for at in columns.get("index", range(len(values)))]
-    if "item" in columns or "label" in columns:
-        names = [visible(plain(it)) for it in columns.get("item", columns.get("label", ()))]
-    elif question is not None:
-        names = [units]
-    if "group" in columns:
-        pairs = zip(map(visible, columns["group"]), names, strict=True)
-        names = [f"{group}: {name}" for group, name in pairs]
+    values, cells = columns[value], release.cells()
+    answers = [f"answer {at}" for at in cells.get("index", range(len(values)))]
+    names = cells.get("item") or cells.get("label") or ([units] if question else answers)
+    if "group" in cells:
+        names = list(map("{}: {}".format, cells["group"], names))
     ends: Iterable[Any] = [None] * len(values)
     if value not in _GAPS:
         low, high = (name for name in columns if name.endswith(("low", "high")))
@@ -315,9 +311,7 @@ def _lead(release: Release) -> Iterator[str]:
             words += f"Items shown in each: {question.k:,}{of}. "
     if question.where is not None:
         words += f"Only these rows count: {visible(question.where)}. "
-    spent, came_to = "all of it", getattr(release, "spent", release.epsilon)
-    if came_to != release.epsilon:
-        spent = f"about {approximately(came_to, 3)}"
+    spent = f"about {approximately(release.spent, 3)}" if release.remaining else "all of it"
     delta = f", δ = {readable(question.delta)}" if question.delta else ""
     yield f"{words}ε = {readable(release.epsilon)}{delta}, {spent} spent."
 
@@ -429,7 +423,7 @@ def _guarantee_of_all(releases: Sequence[Release]) -> Guarantee:
             own.setdefault(rest, []).append(title)
     # A release that is shown again counts once.
     paid = {release.made.ledger or place: release for place, release in enumerate(releases)}
-    epsilon = sum((getattr(each, "spent", each.epsilon) for each in paid.values()), Fraction(0))
+    epsilon = sum((each.spent for each in paid.values()), Fraction(0))
     delta = sum((each.promise.delta for each in paid.values()), Fraction(0))
     chance = Fraction(few_digits(delta)) if delta else delta
     asked_most = max(questions, key=lambda question: not question.is_of_all)

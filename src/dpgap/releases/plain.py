@@ -102,11 +102,9 @@ def ranks_in_words(ranks: Sequence[int]) -> str:
     ('rank 3', 'ranks 1, 2, 5 to 7 and 9')
     """
     runs = np.split(np.array(ranks), np.flatnonzero(np.diff(ranks) > 1) + 1)
-    words = [
-        text
-        for run in runs
-        for text in (map(str, run.tolist()) if run.size < 3 else [f"{run[0]} to {run[-1]}"])
-    ]
+    words: list[str] = []
+    for run in runs:
+        words += map(str, run) if run.size < 3 else [f"{run[0]} to {run[-1]}"]
     several = f"{', '.join(words[:-1])} and " if words[1:] else ""
     return f"rank{'s' if len(ranks) > 1 else ''} {several}{words[-1]}"
 

@@ -7,6 +7,7 @@ import importlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -223,10 +224,10 @@ class Table(ABC):
     promise: Promise
 
     def __init_subclass__(cls) -> None:
-        """Let nothing be attached to a release: OpenDP tries to attach the answers.
+        """Refuse every attribute that is not a field: OpenDP tries to attach the answers.
 
-        What dataclasses say of an attribute that is no field is a TypeError where there are slots.
-        Their `repr` has lines of arrays, and fails where a number has too many digits to write.
+        A dataclass with slots would raise a TypeError for such an attribute. Its own `repr` has
+        lines of arrays, and fails if a number has too many digits to write.
         """
         cls.__repr__ = _line  # type: ignore[method-assign]
         if "__setattr__" in vars(cls):
@@ -250,16 +251,13 @@ class Table(ABC):
     def to_frame(self) -> Any:
         """The rows as a data frame: pandas if it is installed, else Polars."""
         for library in ("pandas", "polars"):
-            try:
+            with suppress(ModuleNotFoundError):
                 return importlib.import_module(library).DataFrame(self.columns())
-            except ModuleNotFoundError:
-                continue
         raise ModuleNotFoundError("to_frame() needs pandas or polars: pip install pandas")
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values that JSON can hold; exact numbers are text such as "7/10"."""
-        values: dict[str, Any] = plain(self)
-        return values | {"guarantee": self.guarantee}
+        return {**plain(self), "guarantee": self.guarantee}
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -347,6 +345,16 @@ class Release(Table):
     made: Provenance = field(default_factory=Provenance.now, kw_only=True)
     mechanisms: tuple[MechanismUsed, ...] = field(default=(), kw_only=True)
 
+    @property
+    def spent(self) -> Fraction:
+        """The part of ε that was spent: all of it, unless a kind of release has its own field."""
+        return self.epsilon
+
+    @property
+    def remaining(self) -> Fraction:
+        """The part of ε that was not spent: free for other use under the same total."""
+        return self.epsilon - self.spent
+
     def to_dict(self) -> dict[str, Any]:
         """The release document as plain values: see `to_json`."""
         return self._showing.document(self)
@@ -400,19 +408,6 @@ class Release(Table):
 
     def _notice(self) -> str:
         return f"{self.made.notice} For those, ask with fresh=True." if self.made.again else ""
-
-
-class Spending:
-    """A release that may spend less than its ε."""
-
-    __slots__ = ()
-    epsilon: Fraction
-    spent: Fraction
-
-    @property
-    def remaining(self) -> Fraction:
-        """The part of ε that was not spent: free for other use under the same total."""
-        return self.epsilon - self.spent
 
 
 # --------------------------------------------------------------------------------------------------
@@ -534,7 +529,7 @@ class MaxRelease(TopKRelease):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HybridRelease(Spending, TopKRelease):
+class HybridRelease(TopKRelease):
     """The winners of a Hybrid Top-K, best first, and the gaps between them.
 
     The last gap is over what came next: the line, or the best loser where k answers were found.
@@ -542,7 +537,7 @@ class HybridRelease(Spending, TopKRelease):
     """
 
     _title: ClassVar[str] = "The largest answers above a threshold"
-    spent: Fraction
+    spent: Fraction = field()
 
     @property
     def remark(self) -> str:
@@ -554,7 +549,7 @@ class HybridRelease(Spending, TopKRelease):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AboveRelease(Spending, Selected):
+class AboveRelease(Selected):
     """The answers that a Sparse Vector found above its threshold, in the order asked.
 
     `gaps[i]` is by how much `indices[i]` is above the threshold, `branch_of[i]` the branch that it
@@ -564,7 +559,7 @@ class AboveRelease(Spending, Selected):
     _title: ClassVar[str] = "Answers above a threshold"
     gaps: Floats
     branch_of: Integers
-    spent: Fraction
+    spent: Fraction = field()
     processed: int
     errors: GapErrors
 
@@ -606,7 +601,7 @@ class MeasuredValues(Release):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured(Spending, Selected):
+class Measured(Selected):
     """Selected answers with estimates: what a pipeline releases.
 
     Whatever is shown is ordered by estimate. Ranks here are ranks by estimate, and count from 1.
@@ -622,13 +617,13 @@ class Measured(Spending, Selected):
     measurements: Floats
     estimates: Floats
     variances: Floats
-    spent: Fraction
+    spent: Fraction = field()
     centres: str
     """What intervals are around: "measurements" or "estimates"."""
     errors: tuple[MeasurementError | LaplaceSum, ...]
-    """What those may be off by: one for all of them, or one for each."""
+    """The errors of these centres: one for all of them, or one for each."""
     rounding: float
-    """How far a true answer may be from the one on the grid."""
+    """The largest distance between a true answer and its place on the grid."""
     method: str
     route: str | None = field(default=None, kw_only=True)
     """How a top k was found: "joint" (as a set), "ranked" or "paper"."""
@@ -637,9 +632,9 @@ class Measured(Spending, Selected):
     lead: float | None = field(default=None, kw_only=True)
     """By how much a set's half-margin leads that of every other set; None where it is no set."""
     parts: tuple[tuple[str, Fraction], ...] = field(default=(), kw_only=True)
-    """What of ε each step of a top k took: to look, to select, to measure."""
+    """The part of ε that each step of a top k took: to look, to select, to measure."""
     measured_by: MeasurementError | None = field(default=None, kw_only=True)
-    """What measurements may be off by, where `errors` are about something else."""
+    """The error of the measurements, where `errors` are those of the estimates."""
 
     @property
     def remark(self) -> str:
@@ -665,9 +660,10 @@ class Measured(Spending, Selected):
         """For each answer, the ends of an interval that holds the true one; shape (k, 2).
 
         With `method="best"` the confidence holds for the answers that were selected: the interval
-        is the measurement's, which selection does not touch. Of a noisy histogram it is that of
-        the noise, given that the answer reached the line; where that leaves no lower end, it is
-        −∞. With `method="paper"` it is that of the noise, before looking at who was selected.
+        is the measurement's, which selection does not touch. After a noisy histogram, the interval
+        is that of the noise, given that the answer reached the line. Its lower end is −∞ where the
+        noise gives none. With `method="paper"` it is that of the noise, before looking at who was
+        selected.
         """
         level = confidence_level(level)
         centres: Floats = getattr(self, self.centres)
@@ -686,10 +682,10 @@ class Measured(Spending, Selected):
     def difference(self, better: int, worse: int, level: float = 0.95) -> Difference:
         """By how much rank `better` leads rank `worse`: the estimate, and the ends of an interval.
 
-        Which pairs one looks at depends on the noise. So the confidence holds for all pairs at
+        The noise decides which pairs people look at. So the confidence holds for all pairs at
         once, and for the answers that were selected. The interval comes from the measurement
-        alone, which selection does not touch, or allows for the selection. Where nothing is known
-        of that, it has no ends.
+        alone, which selection does not touch, or allows for the selection. It has no ends if the
+        error of the measurement is unknown.
         """
         better, worse = _two_ranks(better, worse, self.indices.size)
         one, other = self.order[[better - 1]], self.order[[worse - 1]]
@@ -742,7 +738,7 @@ class Measured(Spending, Selected):
     def half_width_of_pairs(self, level: float = 0.95) -> float:
         """How far the measured difference of any two answers is off, for all pairs at once.
 
-        Of a noisy histogram it is said of answers that are clear of the line; `ends_of_pairs` is
+        After a noisy histogram it is about answers that are clear of the line; `ends_of_pairs` is
         about all of them.
         """
         level, error = confidence_level(level), self.measuring_error
@@ -928,16 +924,8 @@ class Total(MeasuredValues):
 
         So it lies within its interval. `values` has the number as it was drawn.
         """
-        return max(float(self.values[0]), self._least)
-
-    @property
-    def _least(self) -> float:
-        return -math.inf if self.question.at_least else 0.0
-
-    @property
-    def spent(self) -> Fraction:
-        """What it cost."""
-        return self.epsilon
+        value = float(self.values[0])
+        return value if self.question.at_least else max(value, 0.0)
 
     @without_float_errors
     def interval(self, level: float = 0.95) -> Floats:
@@ -945,8 +933,8 @@ class Total(MeasuredValues):
 
         None is below 0 where no unit adds less than 0.
         """
-        ends: Floats = np.maximum(MeasuredValues.interval(self, level)[0], self._least)
-        return ends
+        ends: Floats = MeasuredValues.interval(self, level)[0]
+        return ends if self.question.at_least else np.maximum(ends, 0.0)
 
     def columns(self) -> dict[str, Sequence[Any]]:
         low, high = self.interval().tolist()
@@ -967,9 +955,9 @@ class UnitCount(Total):
 # can be of a whole within its own.
 #
 # What else is known of shares follows from the questions, which are public. Units add 0 or more:
-# then so does a share. A unit has an item or not, and a row one item: then no share is above 1. Of
-# totals of units with several rows neither is known to be so: what is above 0 for one item may be
-# made up for by another, and each is cut by itself.
+# then so does a share. A unit has an item or not, and a row has one item: then no share is above 1.
+# For totals of units with several rows, neither is known: one item may have more than the whole if
+# another item has less than 0, and each item is cut by itself.
 
 
 class Share(NamedTuple):
@@ -1056,10 +1044,10 @@ def _require_whole(part: Question, whole: Question) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReleasesByGroup(Spending, Release, Mapping[Any, TableRelease]):
+class ReleasesByGroup(Release, Mapping[Any, TableRelease]):
     """A release for every group, in the order in which the groups were stated."""
 
-    spent: Fraction
+    spent: Fraction = field()
     question: Question
     answers: tuple[TableRelease, ...]
 
@@ -1073,10 +1061,8 @@ class ReleasesByGroup(Spending, Release, Mapping[Any, TableRelease]):
 
     def __getitem__(self, group: Any) -> TableRelease:
         """The release of one group."""
-        for answer in self.answers:
-            if answer.question.group == group:
-                return answer
-        raise KeyError(group)
+        answers: dict[Any, TableRelease] = dict(zip(self, self.answers, strict=True))
+        return answers[group]
 
     def __iter__(self) -> Iterator[Any]:
         return (answer.question.group for answer in self.answers)
@@ -1088,8 +1074,9 @@ class ReleasesByGroup(Spending, Release, Mapping[Any, TableRelease]):
         """The rows of all groups, one after the other; the first column says which group."""
         parts = [answer.columns() for answer in self.answers]
         groups = [group for group, part in zip(self, parts, strict=True) for _ in part["rank"]]
-        names = parts[0] if parts else ()
-        return {"group": groups} | {name: [*chain(*(it[name] for it in parts))] for name in names}
+        return {"group": groups} | {
+            name: [*chain(*(it[name] for it in parts))] for name in parts[0]
+        }
 
     def _with(self, made: Provenance) -> Self:
         """The same release with this provenance, which the groups share."""

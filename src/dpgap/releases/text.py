@@ -46,11 +46,10 @@ def to_json(release: Release, remaining: Fraction | None) -> str:
     What remains is null where it is unknown.
     """
     left = None if remaining is None else readable_text(remaining)
-    spent = getattr(release, "spent", release.epsilon)
     beside = {
-        "epsilon_spent": number(spent),
+        "epsilon_spent": number(release.spent),
         "epsilon_remaining": None if remaining is None else number(remaining),
-        "exact": {"epsilon_spent": readable_text(spent), "epsilon_remaining": left},
+        "exact": {"epsilon_spent": readable_text(release.spent), "epsilon_remaining": left},
     }
     return written(release.to_dict() | beside)
 
@@ -135,7 +134,7 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "", note: s
             _print_sentences(general_findings(release), console)
         else:
             _print_answer(release, attempted("findings", (), findings, release), console)
-        spent = readable(getattr(release, "spent", release.epsilon))
+        spent = readable(release.spent)
         line = f"ε spent then {spent}" if release.made.again else f"ε spent {spent}"
         if whose or remaining:
             left = "unknown" if remaining is None else readable(remaining)
