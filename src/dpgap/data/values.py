@@ -168,8 +168,8 @@ def _time(value: time) -> str:
 
 
 def _span(value: timedelta) -> str:
-    whole = value // timedelta(microseconds=1) * 1000
-    return _seconds(whole + getattr(value, "nanoseconds", 0))  # as pandas has it
+    whole = (value.days * 86_400 + value.seconds) * 10**9 + value.microseconds * 1000
+    return _seconds(whole + getattr(value, "nanoseconds", 0))
 
 
 def _nanoseconds(value: np.datetime64 | np.timedelta64) -> int:
