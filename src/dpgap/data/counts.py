@@ -268,10 +268,6 @@ _NO_DOMAIN = "domain could not be read"
 def counts(table: Table, *, by: None = None, **counting: Unpack[CountOptions]) -> PrivateCounts: ...
 @overload
 def counts(table: Table, *, by: str, **counting: Unpack[CountOptions]) -> CountsByGroup: ...
-@overload
-def counts(
-    table: Table, *, by: str | None, **counting: Unpack[CountOptions]
-) -> PrivateCounts | CountsByGroup: ...
 @public
 @errors_without_answers
 @takes(CountOptions)

@@ -31,7 +31,6 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import partial, reduce
-from itertools import permutations
 from typing import Any
 
 import narwhals as nw
@@ -40,7 +39,7 @@ from narwhals.dtypes import DType
 
 from dpgap.budget.requests import ANY
 from dpgap.data import query, values
-from dpgap.data.engines.base import Engine
+from dpgap.data.engines.base import Engine, fresh_name
 from dpgap.data.private_counts import with_masked_errors
 from dpgap.data.sources import Frame, guessed, no_column
 from dpgap.question import (
@@ -126,7 +125,7 @@ def _family(kind: DType) -> str:
 def _misfit(literal: Literal, family: str, *, is_ordered: bool = False) -> str:
     """Why a literal does not go with a column; nothing if it does."""
     if family in ("text", ANY):
-        if is_ordered and isinstance(literal, str) and is_date_out_of_order(literal):
+        if is_ordered and isinstance(literal, str) and _DATE.fullmatch(literal.strip()):
             return (
                 "is text, which is ordered letter by letter: only dates such as '2024-01-31' sort "
                 "by time. If the column has dates in another form, say which: "
@@ -158,9 +157,6 @@ class _Rows:
         self._native: dict[str, Any] = {}
         self._numbers: dict[str, nw.Expr] = {}
         self._readings: dict[tuple[str, Any], Reading] = {}
-        self._prefix = "dpgap_where_"
-        while any(name.lower().startswith(self._prefix) for name in self._schema):
-            self._prefix += "_"
 
     def matching(self, clause: Clause) -> Frame:
         """The rows that a clause matches."""
@@ -181,7 +177,7 @@ class _Rows:
 
     def _add(self, columns: dict[str, Any], column: Any) -> nw.Expr:
         """One more column beside those of the frame."""
-        name = f"{self._prefix}{len(self._native)}_{len(self._numbers)}"
+        name = fresh_name()
         columns[name] = column
         return nw.col(name)
 
@@ -354,29 +350,23 @@ _MOMENT = re.compile(
     "[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?"
     "(Z|[+-][0-9]{2}:[0-9]{2})?)?"
 )
-_PARTS_OF_DAY = "(1[89]|2[01])[0-9]{2}", "(0[1-9]|1[0-2])", "(0[1-9]|[12][0-9]|3[01])"
-_IN_ORDER = re.compile(
-    "[0-9]{4}-(0[0-9]|1[0-2])(-[0-9]{2}([ T].*)?)?|" + "".join(_PARTS_OF_DAY), re.DOTALL
-)
 _MONTH = (
     "(jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?"
     "|oct(ober)?|nov(ember)?|dec(ember)?)[.]?"
 )
 _DAY = "[0-9]{1,2}(st|nd|rd|th|[.])?"
+_YEAR = "(1[89]|2[01])[0-9]{2}"
+_PART, _SIGNS = "[0-9]{1,2}", "[^0-9a-z:]{1,3}"
 _DATE = re.compile(
-    r"([a-z]{3,9}[.,] ?)?("
-    r"[0-9]{4}([./-])[0-9]{1,2}\3[0-9]{1,2}|[0-9]{1,2}([./-])[0-9]{1,2}\4([0-9]{4}|[0-9]{2})"
-    rf"|[0-9]{{1,2}}/[0-9]{{4}}|{_DAY}[ /-]?{_MONTH}([ /-]?[0-9]{{2,4}})?"
-    rf"|{_MONTH}[ /-]?({_DAY}|({_DAY},? ?)?[0-9]{{4}}))([ T,].*)?",
+    "(?![0-9]{4}-(0[0-9]|1[0-2])-[0-9]{2}([ T]|$))"  # these sort by time
+    "([a-z]{3,9}[.,] ?)?("
+    f"{_PART}{_SIGNS}{_PART}{_SIGNS}{_YEAR}|{_PART}{_SIGNS}{_YEAR}{_SIGNS}{_PART}"
+    f"|{_YEAR}{_SIGNS}{_PART}{_SIGNS}{_PART}|{_PART}[./-]{_PART}[./-][0-9]{{2}}|{_PART}/{_YEAR}"
+    f"|{_DAY}[ /-]?{_MONTH}([ /-]?[0-9]{{2,4}})?|{_MONTH}[ /-]?({_DAY}|({_DAY},? ?)?[0-9]{{4}})"
+    ")([ T,].*)?",
     re.IGNORECASE | re.DOTALL,
 )
-"""Text that people take for a date."""
-_DAY_OF_A_FORM = re.compile(
-    rf"({'|'.join('[^0-9a-z]{1,3}'.join(parts) for parts in permutations(_PARTS_OF_DAY))})"
-    "([^0-9].*)?",
-    re.IGNORECASE | re.DOTALL,
-)
-"""Text in most forms that `day` takes: year, month and day in any order, with signs between."""
+"""Text that people take for a date, in a form in which text does not sort by time."""
 _EXACT = Context(prec=400)
 COMPARE = {
     "=": operator.eq,
@@ -586,18 +576,6 @@ def moment_in(literal: object) -> tuple[bool, int] | None:
         if isinstance(literal, str) and _MOMENT.fullmatch(literal):
             return values.moment_of(datetime.fromisoformat(literal))
     return None
-
-
-def is_date_out_of_order(text: str) -> bool:
-    """Whether a literal looks like a date in a form in which text does not sort by time.
-
-    >>> [is_date_out_of_order(each) for each in ("31.01.2024", "Jan 5, 2024", "31 01 2024")]
-    [True, True, True]
-    >>> [is_date_out_of_order(each) for each in ("2024-01-31", "20240131", "fig")]
-    [False, False, False]
-    """
-    dates = _DATE, _DAY_OF_A_FORM
-    return _IN_ORDER.fullmatch(text) is None and any(each.fullmatch(text.strip()) for each in dates)
 
 
 def moments(value: nw.Expr, kind: Any, edge: Callable[[int], Any]) -> Reading:

@@ -125,14 +125,6 @@ def keep_listed(rows: Lazy, column: str, kind: DType, listed: Lazy) -> Lazy:
     )
 
 
-def keep_known(known: Lazy, own: DType, rows: Lazy, kind: DType) -> Lazy:
-    """The rows whose items are in a table, a frame of `item` of type `own`, called as there."""
-    item = nw.col("item")
-    sought = item if own.is_integer() and kind.is_integer() else _as_text(own).alias("item")
-    listed = known.drop_nulls().unique().select(sought, item.alias("position"))
-    return keep_listed(rows, "item", kind, listed)
-
-
 def _others(rows: Lazy, column: str = "item") -> list[str]:
     return [name for name in rows.collect_schema() if name != column]
 
@@ -310,8 +302,8 @@ def narrow_items(engine: Engine, rows: Lazy, domain: Stated) -> Callable[[Lazy],
     if domain is None:
         return lambda given: given
     if isinstance(domain, nw.LazyFrame):
-        known, own = _known(engine, domain, kind)
-        return lambda given: keep_known(known, own, given, kind)
+        known = _known(engine, domain, kind)
+        return lambda given: keep_listed(given, "item", kind, known)
     if isinstance(domain.labels, range):
         labels = domain.labels
         if kind == nw.Boolean:
@@ -332,8 +324,8 @@ def narrow_groups(engine: Engine, rows: Lazy, groups: Domain | None) -> Callable
     return lambda narrowed: keep_listed(narrowed, "group", kind, _listed(engine, groups, kind))
 
 
-def _known(engine: Engine, domain: Lazy, kind: DType) -> tuple[Lazy, DType]:
-    """The items of a table in the engine, and their type."""
+def _known(engine: Engine, domain: Lazy, kind: DType) -> Lazy:
+    """The items of a table in the engine, each with itself as its position."""
     own = with_masked_errors(lambda: domain.collect_schema()["item"], TWO_TABLES)
     if kind.is_float() and own == nw.String:
         raise ValueError("domain must be whole numbers: cast the item column to text for others")
@@ -344,7 +336,9 @@ def _known(engine: Engine, domain: Lazy, kind: DType) -> tuple[Lazy, DType]:
     if own in (nw.Int128, nw.UInt128):
         raise ValueError("domain must be whole numbers of at most 64 bits: cast its column")
     require_exact_text(engine, domain, "domain")
-    return engine.plain(domain), own
+    item = nw.col("item")
+    sought = item if own.is_integer() and kind.is_integer() else _as_text(own).alias("item")
+    return engine.plain(domain).drop_nulls().unique().select(sought, item.alias("position"))
 
 
 def _listed(engine: Engine, domain: Domain, kind: DType) -> Lazy:

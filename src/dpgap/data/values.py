@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -37,6 +37,7 @@ _MOST_BITS = 4096
 """A longer number is no text that anybody wrote."""
 NANOSECONDS = {"W": 604_800 * 10**9, "D": 86_400 * 10**9, "h": 3_600 * 10**9, "m": 60 * 10**9}
 NANOSECONDS |= {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_ALL_DIGITS = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _FIRST_DAY, _UTC = date(1970, 1, 1).toordinal(), "+00:00"
 _NUMBERS = int | float | Decimal | np.integer | np.floating
 
@@ -131,17 +132,15 @@ def _long_float(value: Any) -> str | None:
 def _decimal(value: Decimal) -> str | None:
     if not value.is_finite():
         return None if value.is_nan() else _float(float(value))
-    sign, digits, exponent = value.as_tuple()
-    written = "".join(map(str, digits))
-    kept = written.rstrip("0")
-    shift = int(exponent) + len(written) - len(kept)
-    if not kept or max(len(kept), abs(shift)) > _MOST_BITS:
-        return None if kept else "0"
-    if shift >= 0:
-        return _whole((-1 if sign else 1) * int(kept) * 10**shift)
+    value = value.normalize(_ALL_DIGITS)
+    digits, exponent = value.as_tuple()[1:]
+    if max(len(digits), abs(int(exponent))) > _MOST_BITS:
+        return None
+    if int(exponent) >= 0:
+        return _whole(int(value))
     near = float(value)
     is_float = value in (Decimal(near), Decimal(repr(near)))
-    return repr(near) if is_float else str(Decimal((sign, tuple(map(int, kept)), shift)))
+    return repr(near) if is_float else str(value)
 
 
 def _moment(value: Any) -> str | None:
@@ -173,10 +172,6 @@ def _span(value: timedelta) -> str:
     return _seconds(whole + getattr(value, "nanoseconds", 0))
 
 
-def _numpy_span(value: np.timedelta64) -> str | None:
-    return None if np.isnat(value) else _seconds(_nanoseconds(value))
-
-
 def _nanoseconds(value: np.datetime64 | np.timedelta64) -> int:
     unit, many = np.datetime_data(value)
     return int(value.astype(np.int64)) * many * NANOSECONDS[unit]
@@ -194,7 +189,7 @@ _WRITERS: tuple[tuple[Any, Callable[[Any], str | None]], ...] = (
     (bool | np.bool_, lambda value: "true" if bool(value) else "false"),
     (int, _whole),
     (np.datetime64 | date, _moment),
-    (np.timedelta64, _numpy_span),
+    (np.timedelta64, lambda value: None if np.isnat(value) else _seconds(_nanoseconds(value))),
     (np.integer, lambda value: _whole(int(value))),
     (float, _float),
     (np.floating, _long_float),
