@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache, partial
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -131,14 +131,14 @@ class Law(Decay):
         """The mean of the floored noise."""
 
     @property
-    @abstractmethod
     def floor_variance(self) -> float:
-        """The variance of the floored noise."""
+        """The variance of the floored noise; only laws that pipelines select with say it."""
+        raise NotImplementedError
 
     def floor_mass(self, step: int) -> float:
         """P(⌊noise⌋ = step)."""
-        if self.signed and not self.can_tie:  # then floors are symmetric about −½
-            step = max(step, -step - 1)
+        if self.signed:  # floors are symmetric about −½, and noise on whole steps about 0
+            step = max(step, -step if self.can_tie else -step - 1)
         return float(self.tail(step) - self.tail(step + 1))
 
     def difference_tail(self, other: "Law", step: int) -> float:
@@ -163,6 +163,9 @@ class Law(Decay):
 
         It is given multiples of 2^−53 from 0 up to 1, as many along the first axis as `words`.
         """
+
+
+_Law = TypeVar("_Law", bound=Law)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,9 +275,10 @@ class MemorylessLaw(RealLaw):
     def exact_quantile(self, total: Fraction, digits: int) -> Fraction:
         """The same for one sum, to half of so many digits, however many draws there are."""
 
-    @abstractmethod
     def beyond(self, distance: Floats, uniform: Floats) -> Floats:
         """Floats for simulation, given that noise is at least `distance`; uniforms are above 0."""
+        sums = -np.log1p(-uniform * self.tail(distance))
+        return np.maximum(self.quantile(sums) * float(self.scale), distance)
 
 
 _MIDDLE = 0.5 - 2.0**-54
@@ -392,13 +396,11 @@ class StaircaseNoise(RealLaw):
         share, near = float(self.share), self.near
         first = near * share / 2 + (1 - near) * (1 + share) / 2
         second = near * share**2 / 3 + (1 - near) * (1 + share + share**2) / 3
-        return float(self.step) ** 2 * self._second_moment(first, second)
-
-    def _second_moment(self, first: float, second: float) -> float:
-        """E(C + W)² from the first two moments of W; C is geometric and independent of W."""
+        # E(C + W)² from the first two moments of W; C is geometric and independent of W.
         stairs = self.scale / self.step
         mean = geometric_mean(stairs)
-        return geometric_variance(stairs) + mean**2 + 2 * mean * first + second
+        square = geometric_variance(stairs) + mean**2 + 2 * mean * first + second
+        return float(self.step) ** 2 * square
 
     def tail(self, distance: ArrayLike) -> Floats:
         at: Floats = np.asarray(distance, dtype=np.float64)
@@ -408,24 +410,6 @@ class StaircaseNoise(RealLaw):
         inner += (1 - near) * np.maximum(within - share, 0.0) / max(1 - share, 1e-300)
         half = fall**stair * (1 - inner + fall * inner) / 2
         return np.where(at >= 0, half, 1 - half)
-
-    @property
-    def floor_variance(self) -> float:
-        """Closed form where a step is a whole number of grid steps, as on every release."""
-        if self.step.denominator != 1:
-            raise ValueError("step must be a whole number of grid steps")
-        width = int(self.step)
-        edge, part = divmod(self.share * width, 1)
-        full, split = int(edge), float(part)
-        # Mass of each floor below, at and above the edge between the two parts of a stair.
-        total = float(self.share) * width + self.fall * float(1 - self.share) * width
-        at, end = split + self.fall * (1 - split), min(full + 1, width)
-        masses = ((0, full, 1.0), (full, end, at), (end, width, self.fall))
-        first = sum(mass * (hi**2 - lo**2) / 2 for lo, hi, mass in masses)
-        second = sum(
-            mass * (_sum_odd_squares(hi) - _sum_odd_squares(lo)) for lo, hi, mass in masses
-        )
-        return width**2 * self._second_moment(first / total / width, second / total / width**2)
 
     @property
     def overshoot(self) -> Fraction:
@@ -467,16 +451,10 @@ class StaircaseNoise(RealLaw):
 
     def from_uniforms(self, uniforms: Floats) -> Floats:
         noise, part, place = signed_exponentials(uniforms[0]), uniforms[1], uniforms[2]
-        step, share = float(self.step), float(self.share)
-        size = np.abs(noise)
-        size *= float(self.scale / self.step)
-        np.floor(size, out=size)
-        far = part >= self.near
-        place *= np.where(far, 1 - share, share)
-        size += place
-        size += share * far
-        size *= step
-        return np.copysign(size, noise, out=noise)
+        share = float(self.share)
+        inner = np.where(part < self.near, share * place, share + (1 - share) * place)
+        stairs = np.floor(np.abs(noise) * float(self.scale / self.step))
+        return np.copysign(float(self.step) * (stairs + inner), noise)
 
 
 def _near_chance(share: Fraction, fall: Fraction, level: int) -> Enclosure:
@@ -489,11 +467,6 @@ def _near_chance(share: Fraction, fall: Fraction, level: int) -> Enclosure:
         power = Fraction(digits.exp(as_decimal(-fall, digits)))
     low, high = max(power - slack, Fraction(0)), power + slack
     return share / (share + high * (1 - share)), share / (share + low * (1 - share))
-
-
-def _sum_odd_squares(count: int) -> float:
-    """½² + 1½² + …, `count` terms."""
-    return count * (4 * count**2 - 1) / 12
 
 
 # --------------------------------------------------------------------------------------------------
@@ -555,14 +528,6 @@ class LaplaceNoise(LaplaceTails, MemorylessLaw):
         noise *= float(self.scale)
         return noise
 
-    def beyond(self, distance: Floats, uniform: Floats) -> Floats:
-        chance = uniform * self.tail(distance)
-        far = np.maximum(distance, 0.0) - float(self.scale) * np.log(uniform)
-        high = -np.log(2 * np.minimum(chance, 0.5))
-        low = np.log(2 * np.minimum(1 - chance, 0.5))
-        near = float(self.scale) * np.where(chance <= 0.5, high, low)
-        return np.where(distance >= 0, far, np.maximum(near, distance))
-
 
 @dataclass(frozen=True, slots=True)
 class ExponentialNoise(MemorylessLaw):
@@ -616,9 +581,6 @@ class ExponentialNoise(MemorylessLaw):
         noise *= -float(self.scale)
         return noise
 
-    def beyond(self, distance: Floats, uniform: Floats) -> Floats:
-        return np.maximum(distance, 0.0) - float(self.scale) * np.log(uniform)
-
 
 LAWS: dict[str, type[Law]] = {
     law.name: law for law in (LaplaceNoise, ExponentialNoise, StaircaseNoise)
@@ -644,12 +606,14 @@ def require_noise(name: str, noise: object) -> str:
     return noise
 
 
-def law_on_grid(noise: str, grid: Fraction | None, sensitivity: Fraction, epsilon: Fraction) -> Law:
-    """The law that `noise` names, which costs ε if answers on the grid move by the sensitivity."""
+def law_on_grid(
+    kind: type[_Law], grid: Fraction | None, sensitivity: Fraction, epsilon: Fraction
+) -> _Law:
+    """The noise of this kind that costs ε if answers on the grid move by the sensitivity."""
     where = Grid(grid)
     delta, step = where.up(sensitivity), where.step
     require_scale(delta / epsilon, Fraction(delta))
-    return LAWS[noise].best(delta / epsilon * step, delta * step)
+    return kind.best(delta / epsilon * step, delta * step)
 
 
 def least_whole(start: int, is_enough: Callable[[int], bool]) -> int:
@@ -788,9 +752,6 @@ class GeometricNoise(LaplaceTails):
         beyond = np.exp(-out / float(self.scale)) / (1 + self._fall)
         return np.where(whole > 0, beyond, 1 - beyond)
 
-    def floor_mass(self, step: int) -> float:
-        return -math.expm1(-1 / self.scale) / (1 + self._fall) * math.exp(-abs(step) / self.scale)
-
     def exact_tail(self, step: int) -> Refined:
         """P(noise ≥ step), as a number that is refined on demand."""
 
@@ -922,11 +883,8 @@ class GeometricNoise(LaplaceTails):
 
     def from_uniforms(self, uniforms: Floats) -> Floats:
         noise = signed_exponentials(uniforms[0])
-        size = np.abs(noise)
-        size += _LN_2 - math.log1p(self._fall)
-        size *= float(self.scale)
-        np.floor(size, out=size)
-        return np.copysign(size, noise, out=noise)
+        size = np.floor(float(self.scale) * (np.abs(noise) + _LN_2 - math.log1p(self._fall)))
+        return np.copysign(size, noise)
 
     def value_half_width(self, level: float) -> float:
         """The fewest steps that a measured value stays within, with confidence `level`."""

@@ -12,7 +12,6 @@ numbers that costs as much has less variance. Noisy answers may tie, and coins b
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY
-from fractions import Fraction
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -30,7 +29,7 @@ from dpgap.data.private_counts import (
 from dpgap.estimates.errors import COINS, HistogramError, MeasurementError
 from dpgap.exact.bits import Bits, secure_bits
 from dpgap.exact.grid import MAX_STEPS, Grid, Labels, read_grid, require_labels
-from dpgap.exact.laws import GeometricNoise, Noise, Scalar, Vector
+from dpgap.exact.laws import GeometricNoise, Noise, Scalar, Vector, law_on_grid
 from dpgap.exact.parameters import (
     Exact,
     ExactOrNone,
@@ -42,7 +41,7 @@ from dpgap.exact.parameters import (
     positive_rational,
     share,
 )
-from dpgap.exact.reals import Floats, Integers, Real, Refined, decide, require_scale, scaled
+from dpgap.exact.reals import Floats, Integers, Real, Refined, decide, scaled
 from dpgap.mechanisms.measuring import Measuring
 from dpgap.mechanisms.mechanism import Answers
 from dpgap.mechanisms.top_k import (
@@ -107,14 +106,11 @@ class NoisyHistogram(Measuring):
     reach: int = parameter(positive_integer, default=1)
     sensitivity: Exact = parameter(positive_rational, default=1)
     grid: ExactOrNone = parameter(read_grid, default=None)
-    law: GeometricNoise = derived(lambda self: self._law())
-
-    def _law(self) -> GeometricNoise:
-        grid = Grid(self.grid)
-        delta = grid.up(self.sensitivity)
-        scale = self.reach * delta / self.epsilon
-        require_scale(scale, Fraction(delta))
-        return GeometricNoise(scale * grid.step)
+    law: GeometricNoise = derived(
+        lambda self: law_on_grid(
+            GeometricNoise, self.grid, self.sensitivity, self.epsilon / self.reach
+        )
+    )
 
     @property
     def law_in_steps(self) -> GeometricNoise:

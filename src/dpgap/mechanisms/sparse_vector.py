@@ -37,6 +37,7 @@ from dpgap.estimates.errors import GapErrors
 from dpgap.exact.bits import Bits, ProcessBound, secure_bits
 from dpgap.exact.grid import MAX_STEPS, Grid, Labels, read_grid, require_labels
 from dpgap.exact.laws import (
+    LAWS,
     Law,
     MemorylessLaw,
     Noise,
@@ -132,7 +133,8 @@ class Outcome(NamedTuple):
 
 def law_of(mechanism: "SparseVector", charge: Fraction) -> Law:
     """The noise whose shift by a sensitivity costs this charge."""
-    return law_on_grid(mechanism.noise, mechanism.grid, mechanism.sensitivity, charge)
+    kind = LAWS[mechanism.noise]
+    return law_on_grid(kind, mechanism.grid, mechanism.sensitivity, charge)
 
 
 def threshold_law_of(mechanism: "SparseVector") -> Law:

@@ -37,6 +37,7 @@ from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import Bits, Words, secure_bits
 from dpgap.exact.grid import Grid, Labels, read_grid, require_labels
 from dpgap.exact.laws import (
+    LAWS,
     MemorylessLaw,
     Noise,
     Quantiles,
@@ -183,7 +184,7 @@ def claims_of(own: Claims) -> dict[str, Any]:
 def law_for(own: Claims, winners: int, noise: str) -> RealLaw:
     """The noise that each answer gets where ε is for so many winners, each for itself."""
     shared = winners if own.monotonic else 2 * winners
-    law = law_on_grid(noise, own.grid, own.sensitivity, own.epsilon / shared)
+    law = law_on_grid(LAWS[noise], own.grid, own.sensitivity, own.epsilon / shared)
     if not isinstance(law, RealLaw):
         raise ValueError(f"noise must be {either(RealLaw)} for a Top-K: {law.name} noise can tie")
     return law
