@@ -51,6 +51,7 @@ from dpgap.exact.reals import (
     decimals,
     difference,
     exponential_bounds,
+    falling,
     quick_exponential,
     require_scale,
     scaled,
@@ -454,18 +455,13 @@ class StaircaseNoise(RealLaw):
         share = float(self.share)
         inner = np.where(part < self.near, share * place, share + (1 - share) * place)
         stairs = np.floor(np.abs(noise) * float(self.scale / self.step))
-        return np.copysign(float(self.step) * (stairs + inner), noise)
+        size: Floats = float(self.step) * (stairs + inner)
+        return np.copysign(size, noise, out=noise)
 
 
 def _near_chance(share: Fraction, fall: Fraction, level: int) -> Enclosure:
     """The chance share / (share + e^(−fall)·(1 − share)), enclosed."""
-    size = 30 * (level + 1)
-    slack = Fraction(1, 10**size)
-    power = Fraction(0)
-    if fall < 3 * size:  # otherwise e^(−fall) is below the slack
-        digits = decimals(size)
-        power = Fraction(digits.exp(as_decimal(-fall, digits)))
-    low, high = max(power - slack, Fraction(0)), power + slack
+    low, high = falling(fall, 30 * (level + 1))
     return share / (share + high * (1 - share)), share / (share + low * (1 - share))
 
 
@@ -710,8 +706,6 @@ _COIN_ERROR = 2.0**-48
 """Of an exponent, and of noise plus coin: in parts of themselves plus 1."""
 _SPARE = 40
 """Digits that scales from 2^−60 to 2^40 may cost."""
-_SMALLEST = 999_000
-"""A chance that decimals take for 0 is below 10 to minus this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -756,13 +750,10 @@ class GeometricNoise(LaplaceTails):
         """P(noise ≥ step), as a number that is refined on demand."""
 
         def chance(level: int) -> Enclosure:
-            size = 30 * (level + 1)
-            digits = decimals(size)
-            fall = digits.exp(as_decimal(-1 / self.scale, digits))
-            power = digits.exp(as_decimal(-max(step, 1 - step) / self.scale, digits))
-            near = Fraction(digits.divide(power, digits.add(Decimal(1), fall)))
-            slack = near / 10**size or Fraction(1, 10**_SMALLEST)
-            low, high = max(near - slack, Fraction(0)), near + slack
+            digits = 100 * (level + 1)
+            least, most = falling(max(step, 1 - step) / self.scale, digits)
+            near, far = falling(1 / self.scale, digits)
+            low, high = least / (1 + far), most / (1 + near)
             return (low, high) if step > 0 else (1 - high, 1 - low)
 
         return chance

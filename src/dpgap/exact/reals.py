@@ -225,6 +225,17 @@ def as_decimal(number: Fraction, digits: Context) -> Decimal:
     return digits.divide(Decimal(number.numerator), Decimal(number.denominator))
 
 
+def falling(exponent: Fraction, digits: int) -> Enclosure:
+    """e^(−exponent), enclosed to so many digits; far out it is between 0 and 10^(−digits)."""
+    if not exponent:
+        return Fraction(1), Fraction(1)
+    if exponent > 3 * digits:
+        return Fraction(0), Fraction(1, 10**digits)
+    context = decimals(digits)
+    near = Fraction(context.exp(as_decimal(-exponent, context)))
+    return near - near / 10**digits, near + near / 10**digits
+
+
 class Real:
     """A whole number of steps plus a draw: what a program sees as a noisy answer.
 
