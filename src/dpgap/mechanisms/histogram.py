@@ -20,15 +20,15 @@ from numpy.typing import ArrayLike
 
 from dpgap._package import public
 from dpgap.data.private_counts import (
-    GroupedAnswers,
     PrivateCounts,
     array_of,
     redacted_repr,
     require_facts,
+    require_reach,
 )
 from dpgap.estimates.errors import COINS, HistogramError, MeasurementError
 from dpgap.exact.bits import Bits, secure_bits
-from dpgap.exact.grid import MAX_STEPS, Grid, Labels, read_grid, require_labels
+from dpgap.exact.grid import MAX_STEPS, Grid, Labels, read_grid
 from dpgap.exact.laws import GeometricNoise, Noise, Scalar, Vector, law_on_grid
 from dpgap.exact.parameters import (
     Exact,
@@ -47,8 +47,8 @@ from dpgap.mechanisms.mechanism import Answers
 from dpgap.mechanisms.top_k import (
     Candidates,
     InGroups,
-    OneByOne,
     Tops,
+    as_candidates,
     in_order,
     named,
     noisy_bounds,
@@ -176,25 +176,16 @@ class NoisyHistogram(Measuring):
         `draw_paid` will be asked for what is `wanted`. Answers that count only items that are
         present (`unknown`) need a line from `line_for(delta)` on.
         """
-        grid = Grid(self.grid)
         if abs(wanted.line or 0) > MAX_STEPS:
             raise ValueError("threshold must lie within ±2^60 grid steps")
-        if not isinstance(answers, PrivateCounts | GroupedAnswers):
-            steps = grid.steps(answers)
-            names = require_labels(labels, steps.size, answers)
-            self._require_few(steps.size, wanted)
-            return OneByOne(steps, names)
-        is_unknown = getattr(answers, "unknown", False)
         if isinstance(answers, PrivateCounts):
             self._require_facts(answers, labelled=labels is not None)
-        if is_unknown:
-            self._require_line(wanted, delta)
-        else:
-            self._require_few(len(answers), wanted)
-        groups = answers.groups()
-        steps = grid.steps(groups.values) if groups.values.size else np.empty(0, dtype=np.int64)
-        names = None if is_unknown else require_labels(labels, len(answers))
-        return InGroups(steps, names, groups)
+            if answers.unknown:
+                self._require_line(wanted, delta)
+                return as_candidates(answers, None, Grid(self.grid))
+        found = as_candidates(answers, labels, Grid(self.grid))
+        self._require_few(found.size, wanted)
+        return found
 
     def _require_facts(self, answers: PrivateCounts, *, labelled: bool = False) -> None:
         """Refuse answers that contradict what is claimed of them."""
@@ -206,13 +197,9 @@ class NoisyHistogram(Measuring):
                 "neighbours must be 'add-or-remove' for a noisy histogram: a unit that is "
                 "replaced moves twice as many answers"
             )
-        if answers.reach is None:
+        if self.reach < (reach := require_reach(answers)):
             raise ValueError(
-                "answers must have a reach: state max_items, the most items of one unit"
-            )
-        if self.reach < answers.reach:
-            raise ValueError(
-                f"reach must be at least that of the answers, {answers.reach}, not {self.reach}"
+                f"reach must be at least that of the answers, {reach}, not {self.reach}"
             )
 
     def _require_line(self, wanted: Wanted, delta: Rational | None) -> None:

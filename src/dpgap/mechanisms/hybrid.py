@@ -15,10 +15,8 @@ from dataclasses import KW_ONLY
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 
-import numpy as np
-
 from dpgap._package import public
-from dpgap.data.private_counts import PrivateCounts, require_facts
+from dpgap.data.private_counts import PrivateCounts, require_facts, require_reach
 from dpgap.exact.grid import Grid, Labels, read_grid
 from dpgap.exact.laws import MemorylessLaw, Noise, Scalar, Vector, least_whole
 from dpgap.exact.parameters import (
@@ -43,6 +41,7 @@ from dpgap.mechanisms.top_k import (
     InGroups,
     NoisyTopK,
     Output,
+    as_candidates,
     candidates,
     claims_of,
     draw_ranking,
@@ -218,23 +217,13 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         return Fraction(0) if reach is None else self.delta(reach)
 
     def prepare(self, answers: Answers, labels: Labels = None) -> Candidates:
-        """The answers in steps, and their labels; refused before anything is charged.
-
-        Of unknown items there may be none, and where they stand among others is not told.
-        """
         if not isinstance(answers, PrivateCounts) or not answers.unknown:
             return candidates(self, self.law, answers, labels)
         if labels is not None:
             raise ValueError("labels must be left out: nobody knows the items beforehand")
-        if answers.reach is None:
-            raise ValueError(
-                "answers must have a reach: state max_items, the most items of one unit"
-            )
+        require_reach(answers)
         require_facts(answers, unknown=True, **claims_of(self))
-        groups = answers.groups()
-        values = groups.values
-        steps = Grid(self.grid).steps(values) if values.size else np.empty(0, dtype=np.int64)
-        return InGroups(steps, None, groups, answers.reach)
+        return as_candidates(answers, None, Grid(self.grid))
 
     def draw_paid(self, candidates: Candidates) -> Draw[Ranking]:
         """Select; the caller has paid."""

@@ -169,11 +169,20 @@ def candidates(own: Claims, law: RealLaw, answers: Answers, labels: Labels) -> C
             answers = answers.expanded()
     if isinstance(answers, PrivateCounts | GroupedAnswers):
         require_memoryless(law, "for grouped answers")
-        groups = answers.groups()
-        names = require_labels(labels, len(answers))
-        return InGroups(Grid(own.grid).steps(groups.values), names, groups)
-    steps = Grid(own.grid).steps(answers)
-    return OneByOne(steps, require_labels(labels, steps.size, answers))
+    return as_candidates(answers, labels, Grid(own.grid))
+
+
+def as_candidates(answers: Answers, labels: Labels, grid: Grid) -> Candidates:
+    """The answers in steps, and their labels. Of unknown items there may be none."""
+    if not isinstance(answers, PrivateCounts | GroupedAnswers):
+        steps = grid.steps(answers)
+        return OneByOne(steps, require_labels(labels, steps.size, answers))
+    groups = answers.groups()
+    values = groups.values
+    steps = grid.steps(values) if values.size else np.empty(0, dtype=np.int64)
+    if isinstance(answers, PrivateCounts) and answers.unknown:
+        return InGroups(steps, None, groups, answers.reach)
+    return InGroups(steps, require_labels(labels, len(answers)), groups)
 
 
 def claims_of(own: Claims) -> dict[str, Any]:
