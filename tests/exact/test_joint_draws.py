@@ -10,7 +10,7 @@ import pytest
 
 from dpgap.exact import shells as shell_draws
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.shells import CubeNoise, HullNoise, ShellNoise, below, shells
+from dpgap.exact.shells import CubeNoise, HullNoise, ShellNoise, shells
 from dpgap.mechanisms.measuring import CountHull
 from law_tests import LEVEL, chi_square_p, homogeneous_p, tally_p
 from seams import words_drawn
@@ -149,7 +149,7 @@ def test_a_word_that_says_nothing_is_refined() -> None:
 
 def test_whole_numbers_below_a_limit_are_uniform() -> None:
     bits = InsecureSeededBits(6)
-    drawn = below(np.array([[3], [7]]), (2, 70_000), bits)
+    drawn = bits.each_below(np.array([[3], [7]]), 2, 70_000)
     for row, limit in zip(drawn, (3, 7), strict=True):
         counts = np.bincount(row, minlength=limit)
         assert counts.size == limit
@@ -159,7 +159,7 @@ def test_whole_numbers_below_a_limit_are_uniform() -> None:
 def test_leftover_words_are_drawn_again() -> None:
     """A limit just above 2^63 refuses nearly half of all words; the mean stays in the middle."""
     limit = (1 << 62) + 1
-    drawn = below(limit, (40_000,), InsecureSeededBits(7))
+    drawn = InsecureSeededBits(7).each_below(limit, 40_000)
     assert drawn.min() >= 0
     assert drawn.max() < limit
     assert abs(drawn.mean() / limit - 0.5) < 6 * 0.289 / 200

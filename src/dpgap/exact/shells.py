@@ -422,29 +422,19 @@ def _points(law: ShellNoise, radii: Integers, bits: Bits) -> Integers:
     while pending.size:
         radius, rows = radii[pending], np.arange(pending.size)
         size = 2 * radius + 1 if law.signed else radius + 1
-        tried = below(size[:, None], (rows.size, dimension), bits)
+        tried = bits.each_below(size[:, None], rows.size, dimension)
         rare = dimension <= radius + 1
         end = size - 1
         if law.signed:
-            end = end * below(2, rows.shape, bits)
-        place = below(dimension, rows.shape, bits)
+            end = end * bits.each_below(2, rows.size)
+        place = bits.each_below(dimension, rows.size)
         tried[rows[rare], place[rare]] = end[rare]
         at_end = tried == size[:, None] - 1
         if law.signed:
             at_end |= tried == 0
         ends = at_end.sum(axis=1)
-        kept = below(np.maximum(ends, 1), rows.shape, bits) == 0
+        kept = bits.each_below(np.maximum(ends, 1), rows.size) == 0
         accepted = (ends > 0) & (kept | ~rare)
         points[pending[accepted]] = tried[accepted]
         pending = pending[~accepted]
     return points - radii[:, None] if law.signed else points
-
-
-def below(limit: Integers | int, shape: tuple[int, ...], bits: Bits) -> Integers:
-    """Uniform whole numbers from 0 to `limit` − 1, exactly: leftover words are drawn again."""
-    count = np.asarray(limit, dtype=np.uint64)
-    leftover = (np.uint64(0) - count) % count  # 2^64 mod count
-    words = bits.words(*shape).copy()
-    while (again := words < leftover).any():
-        words[again] = bits.words(int(again.sum()))
-    return (words % count).astype(np.int64)
