@@ -102,11 +102,6 @@ class OneByOne(NamedTuple):
         top = np.sort(np.partition(self.private_answers, lowest)[lowest:])
         return top[[-rank for rank in ranks]]
 
-    def found(self, indices: Integers, leads: Integers) -> Draw[Ranking]:
-        """The winners, and what they are called."""
-        ranking = Ranking(indices, named(indices, self.labels), leads)
-        return Draw(ranking, self.private_answers[indices])
-
 
 class InGroups(NamedTuple):
     """An answer in steps for every group, and the groups."""
@@ -138,11 +133,6 @@ class InGroups(NamedTuple):
         if self.labels is None:
             return found
         return Found(found.positions, named(found.positions, self.labels))
-
-    def found(self, selection: "GroupedSelection") -> Draw[Ranking]:
-        """The winners by their positions, and what they are called."""
-        found = self.find(selection.groups, selection.places)
-        return Draw(Ranking(*found, selection.leads), self.private_answers[selection.groups])
 
 
 Candidates = OneByOne | InGroups
@@ -475,11 +465,14 @@ def draw_ranking(program: Ranked, candidates: Candidates, line: int | None = Non
     bits, answers = secure_bits(), candidates.private_answers
     if isinstance(candidates, InGroups):
         sizes = candidates.groups.sizes
-        return candidates.found(select_grouped(program, answers, sizes, bits, line))
-    (indices,), (leads,) = select(program, answers, 1, bits, line)
-    count = np.count_nonzero(indices >= 0)
-    # Views would hold more than is released.
-    return candidates.found(indices[:count].copy(), leads[:count].copy())
+        won, places, leads = select_grouped(program, answers, sizes, bits, line)
+        found = candidates.find(won, places)
+    else:
+        (indices,), (every,) = select(program, answers, 1, bits, line)
+        count = np.count_nonzero(indices >= 0)
+        won, leads = indices[:count].copy(), every[:count].copy()  # views would hold more
+        found = Found(won, named(won, candidates.labels))
+    return Draw(Ranking(*found, leads), answers[won])
 
 
 def select(
@@ -531,7 +524,6 @@ def _contenders(law: RealLaw, need: int, answers: Integers, bits: Bits) -> tuple
     best = int(answers.max())
     contenders = np.empty(0, dtype=np.int64)
     words = np.empty((law.words, 0), dtype=np.uint64)
-    low, high = np.empty(0), np.empty(0)
     bar = -math.inf  # what an answer must reach: the need-th largest lower bound so far
     start, size = 0, _FIRST_CHUNK
     while start < answers.size:
@@ -542,15 +534,12 @@ def _contenders(law: RealLaw, need: int, answers: Integers, bits: Bits) -> tuple
             drawn = first[None, hits]
             if law.words > 1:
                 drawn = np.concatenate([drawn, bits.words(law.words - 1, hits.size)])
-            new_low, new_high = noisy_bounds(chunk[hits] - best, law.bounds(drawn))
-            low, high = np.concatenate([low, new_low]), np.concatenate([high, new_high])
             contenders = np.concatenate([contenders, hits + start])
             words = np.concatenate([words, drawn], axis=1)
-            if low.size >= need:
+            if contenders.size >= need:
+                low, high = noisy_bounds(answers[contenders] - best, law.bounds(words))
                 bar = float(np.partition(low, -need)[-need])
-                kept = high >= bar
-                contenders, words = contenders[kept], words[:, kept]
-                low, high = low[kept], high[kept]
+                contenders, words = contenders[high >= bar], words[:, high >= bar]
         start, size = start + size, min(2 * size, _CHUNK)  # the bar rises before chunks grow
     return contenders, words
 
@@ -716,9 +705,8 @@ class Tops:
             reached = sums_of_waits(sums[:, active], words, sizes[active] - positions)
             sums[:, active] = reached[:, -1]
             low, high = noisy_bounds(offsets[active], law.quantile_bounds(reached))
-            cells = np.zeros(low.shape, dtype=np.int64)
-            self.groups = np.append(self.groups, cells + active)
-            self._positions = np.append(self._positions, cells + positions)
+            self.groups = np.append(self.groups, np.broadcast_to(active, low.shape))
+            self._positions = np.append(self._positions, np.broadcast_to(positions, low.shape))
             self.low, self.high = np.append(self.low, low), np.append(self.high, high)
             if self.low.size >= need:
                 bar = max(bar, float(np.partition(self.low, -need)[-need]))
@@ -753,8 +741,7 @@ def sums_of_waits(start: Floats, words: Words, left: Integers) -> Floats:
     sums /= left
     for at in range(0, len(words), _STRETCH):
         stretch = sums[:, at : at + _STRETCH]
-        if len(words) > 1:
-            np.cumsum(stretch, axis=1, out=stretch)
+        np.cumsum(stretch, axis=1, out=stretch)
         stretch += start[:, None]
         start = stretch[:, -1]
     slack = (min(len(words), _STRETCH) + len(words) / _STRETCH + 8) * 2.0**-52
