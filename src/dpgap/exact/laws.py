@@ -127,14 +127,14 @@ class Law(Decay):
         """P(noise ≥ distance), for each distance."""
 
     @property
-    @abstractmethod
     def floor_mean(self) -> float:
-        """The mean of the floored noise."""
+        """The mean of the floored noise; noise on whole steps is its own floor."""
+        return self.mean
 
     @property
     def floor_variance(self) -> float:
-        """The variance of the floored noise; only laws that pipelines select with say it."""
-        raise NotImplementedError
+        """The variance of the floored noise."""
+        return self.variance
 
     def floor_mass(self, step: int) -> float:
         """P(⌊noise⌋ = step)."""
@@ -188,6 +188,11 @@ class RealLaw(Law):
     def floor_mean(self) -> float:
         """Floors of noise that is signed are symmetric about −½."""
         return -0.5
+
+    @property
+    def floor_variance(self) -> float:
+        """The variance of the floored noise; only laws that pipelines select with say it."""
+        raise NotImplementedError
 
     @abstractmethod
     def size_bounds(self, words: Words) -> tuple[Floats, Floats]:
@@ -320,11 +325,6 @@ class LaplaceTails(Law):
 
     steps_more: ClassVar[int] = 1
     """How many steps the grid adds at most to what several values are off by."""
-
-    @property
-    def value_variance(self) -> float:
-        """The variance of a measured value, in steps."""
-        return self.floor_variance
 
     def spread_tail(self, count: int, x: float) -> float:
         """P(the largest of `count` noises less the smallest > x), in scales.
@@ -726,14 +726,6 @@ class GeometricNoise(LaplaceTails):
     @property
     def variance(self) -> float:
         return 2 * geometric_variance(self.scale)
-
-    @property
-    def floor_mean(self) -> float:
-        return 0.0
-
-    @property
-    def floor_variance(self) -> float:
-        return self.variance
 
     @property
     def _fall(self) -> float:

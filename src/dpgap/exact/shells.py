@@ -83,7 +83,7 @@ class ShellNoise(Decay):
         """P(the largest of `count` values' noises, up or down, > x), in scales."""
 
     @property
-    def value_variance(self) -> float:
+    def floor_variance(self) -> float:
         """The variance of one value's noise, in steps: from E h², which two uniform numbers halve.
 
         With many shells the sum is an integral, up to (scale/2π)^−dimension.
