@@ -81,9 +81,7 @@ class Bits:
                 found[self.below(limit)] = None
             return np.array(list(found), dtype=np.int64)
         places, which = self.scattered(many, limit)
-        numbers = np.empty_like(places)
-        numbers[which] = places
-        return numbers
+        return places[np.argsort(which)]
 
     def scattered(self, many: int, limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Distinct uniform places below the limit, in order, and which of `many` is at each."""

@@ -31,7 +31,7 @@ from functools import cache, partial
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpgap.exact.bits import Bits, Words
 from dpgap.exact.grid import Grid
@@ -42,6 +42,7 @@ from dpgap.exact.reals import (
     SIGN_PLACE,
     WHOLE,
     Enclosure,
+    Flags,
     Floats,
     Integers,
     Refined,
@@ -260,9 +261,11 @@ class MemorylessLaw(RealLaw):
                 return ~below if self.signed and word > LOW_BITS else below
         return int(decide(self.real([word], bits), math.floor))
 
-    @abstractmethod
     def quantile(self, sums: Floats) -> Floats:
         """The number that a share e^(−sum) of all draws lie below, in units of the scale."""
+        if not self.signed:
+            return upper_quantile(sums)
+        return np.where(sums < _LN_2, upper_quantile(sums) - _LN_2, _LN_2 - sums)
 
     def quantile_bounds(self, sums: Floats) -> tuple[Floats, Floats]:
         """Floats around the noise at sums that are enclosed themselves: lower ends, upper ends.
@@ -277,9 +280,12 @@ class MemorylessLaw(RealLaw):
             scale * high + np.abs(high) * slack + slack,
         )
 
-    @abstractmethod
     def exact_quantile(self, total: Fraction, digits: int) -> Fraction:
         """The same for one sum, to half of so many digits, however many draws there are."""
+        if not self.signed:
+            return exact_upper_quantile(total, digits)
+        ln_2 = Fraction(decimals(digits).ln(Decimal(2)))
+        return exact_upper_quantile(total, digits) - ln_2 if total < ln_2 else ln_2 - total
 
     def beyond(self, distance: Floats, uniform: Floats) -> Floats:
         """Floats for simulation, given that noise is at least `distance`; uniforms are above 0."""
@@ -512,13 +518,6 @@ class LaplaceNoise(LaplaceTails, MemorylessLaw):
             return Law.difference_tail(self, other, step)
         return _laplace_difference_tail(1 / float(self.scale), 1 / float(other.scale), step)
 
-    def quantile(self, sums: Floats) -> Floats:
-        return np.where(sums < _LN_2, upper_quantile(sums) - _LN_2, _LN_2 - sums)
-
-    def exact_quantile(self, total: Fraction, digits: int) -> Fraction:
-        ln_2 = Fraction(decimals(digits).ln(Decimal(2)))
-        return exact_upper_quantile(total, digits) - ln_2 if total < ln_2 else ln_2 - total
-
     def from_uniforms(self, uniforms: Floats) -> Floats:
         noise = signed_exponentials(uniforms[0])
         noise *= float(self.scale)
@@ -563,12 +562,6 @@ class ExponentialNoise(MemorylessLaw):
         if step >= 0:
             return -math.expm1(-rate0) * math.exp(-rate * (step + 1)) / both
         return 1 + math.expm1(-rate) * math.exp(rate0 * step) / both
-
-    def quantile(self, sums: Floats) -> Floats:
-        return upper_quantile(sums)
-
-    def exact_quantile(self, total: Fraction, digits: int) -> Fraction:
-        return exact_upper_quantile(total, digits)
 
     def from_uniforms(self, uniforms: Floats) -> Floats:
         noise: Floats = uniforms[0]
@@ -809,7 +802,7 @@ class GeometricNoise(LaplaceTails):
         far, near = np.where(below, sums, upper_quantile(sums))
         return self._with_coins(near, below[1], -1), self._with_coins(far, below[0], 1)
 
-    def _with_coins(self, exponents: Floats, below: NDArray[np.bool_], outwards: int) -> Floats:
+    def _with_coins(self, exponents: Floats, below: Flags, outwards: int) -> Floats:
         """Noise plus coin at these exponents, moved up (1) or down (−1) by all that floats err.
 
         Exponents, their logarithms included, and what follows from them, are off by less than

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 Enclosure = tuple[Fraction, Fraction]
 """Rationals below and above a real number."""
 Refined = Callable[[int], Enclosure]

@@ -30,7 +30,6 @@ from functools import lru_cache, partial
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpgap.exact.bits import Bits, Words
 from dpgap.exact.laws import POINTS, Decay, GeometricNoise, LaplaceNoise, Scalar
@@ -299,8 +298,6 @@ def _gamma_points(shape: int) -> tuple[Floats, Floats]:
 # So a draw takes linear time for λ ≤ 1, that is ε ≤ sensitivity in steps; for larger ε at most
 # about √dimension times that.
 
-
-Flags = NDArray[np.bool_]
 
 _ROUNDING = 2.0**-49
 _COORDINATES_AT_ONCE = 1 << 18

@@ -335,9 +335,7 @@ class _Contenders:
         values = self._values(order, origin)
         reached = values.size if wanted.line is None else int((values >= wanted.line).sum())
         taken = min(wanted.k, reached)
-        loser = None
-        if taken < reached:
-            loser = self._loser(int(order[taken]), origin)
+        loser = self._loser(int(order[taken]), origin) if taken < reached else None
         return Best(order[:taken].copy(), values[:taken].copy(), loser)
 
     def _all(self, origin: int, line: int | None, bits: Bits) -> Best:
@@ -363,9 +361,8 @@ class _Contenders:
         low[open_ones] = 0
         values: Integers = origin + low.astype(np.int64)
         for at in open_ones.tolist():
-            place = order[at]
-            noise = decide(self._exact()[place], math.floor)
-            values[at] = int(self._answers[place]) + noise
+            noise = decide(self._exact()[order[at]], math.floor)
+            values[at] = int(self._answers[order[at]]) + noise
         return values
 
     def _loser(self, at: int, origin: int) -> tuple[int, int]:

@@ -217,6 +217,10 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         return Fraction(0) if reach is None else self.delta(reach)
 
     def prepare(self, answers: Answers, labels: Labels = None) -> Candidates:
+        """The answers in steps, and their labels; refused before anything is charged.
+
+        Of unknown items there may be none, and where they stand among others is not told.
+        """
         if not isinstance(answers, PrivateCounts) or not answers.unknown:
             return candidates(self, self.law, answers, labels)
         if labels is not None:

@@ -67,7 +67,7 @@ from dpgap.exact.parameters import (
     remembered,
     share,
 )
-from dpgap.exact.reals import Floats, GridNoise, Integers, decide
+from dpgap.exact.reals import Flags, Floats, GridNoise, Integers, decide
 from dpgap.mechanisms.mechanism import Draw, Mechanism, Winners, require_threshold
 from dpgap.mechanisms.top_k import Tops, claims_of, named
 from dpgap.releases.drawn import Above
@@ -741,8 +741,6 @@ class AdaptiveSparseVector(SparseVector):
 # enclose them. Where those leave a floor open, decimals and further bits decide. So what comes out
 # has exactly the law of m draws, of which those below the line are forgotten.
 
-
-Flags = NDArray[np.bool_]
 
 _AT_ONCE = 64
 

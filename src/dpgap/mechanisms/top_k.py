@@ -20,7 +20,6 @@ from itertools import chain
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpgap._package import public
 from dpgap.budget.account import Account
@@ -64,6 +63,7 @@ from dpgap.exact.parameters import (
 from dpgap.exact.reals import (
     LOW_MASK,
     Enclosure,
+    Flags,
     Floats,
     Integers,
     RealNoise,
@@ -447,9 +447,6 @@ _BLOCK = 64
 _ALL_BITS = np.uint64((1 << 64) - 1)
 
 
-Bools = NDArray[np.bool_]
-
-
 class Selected(NamedTuple):
     """One row a run: indices, best first, and each one's lead, in steps.
 
@@ -571,7 +568,7 @@ def noisy_bounds(offsets: Integers, ends: tuple[Floats, Floats]) -> tuple[Floats
     return whole + low - slack, whole + high + slack
 
 
-def ranked(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Bools]:
+def ranked(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Flags]:
     """Rank enclosed numbers row by row: the best k, their leads, and where that is certain."""
     order, low, high, certain = in_order(low, high, min(k + 1, low.shape[1]))
     least = np.floor(low[:, :-1] - high[:, -1:])
@@ -582,7 +579,7 @@ def ranked(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Bools
     return order[:, :k].copy(), least.astype(np.int64), certain
 
 
-def ranked_to_line(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Bools]:
+def ranked_to_line(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Flags]:
     """The same up to the last column, which is a line: −1 and leads of 0 are after it."""
     line = low.shape[1] - 1
     order, low, high, certain = in_order(low, high, min(k, line) + 1)
@@ -596,7 +593,7 @@ def ranked_to_line(low: Floats, high: Floats, k: int) -> tuple[Integers, Integer
     return indices[:, :-1].copy(), leads[:, :-1].copy(), certain
 
 
-def in_order(low: Floats, high: Floats, need: int) -> tuple[Integers, Floats, Floats, Bools]:
+def in_order(low: Floats, high: Floats, need: int) -> tuple[Integers, Floats, Floats, Flags]:
     """Indices of the top `need` of each row in order, with bounds; and which rows are certain."""
     runs, n = low.shape
     starts = np.arange(runs)[:, None] * n  # of rows; whole arrays are indexed quickest as flat ones
@@ -609,7 +606,7 @@ def in_order(low: Floats, high: Floats, need: int) -> tuple[Integers, Floats, Fl
     low, high = low.take(order), high.take(order)
     after = np.concatenate([high[:, 1:], others.max(axis=1, keepdims=True)], axis=1)
     rest = np.maximum.accumulate(after[:, ::-1], axis=1)[:, ::-1]
-    certain: Bools = np.logical_and.reduce(low > rest, axis=1)
+    certain: Flags = np.logical_and.reduce(low > rest, axis=1)
     return order - starts, low, high, certain
 
 
