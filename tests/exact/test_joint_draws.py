@@ -10,7 +10,7 @@ import pytest
 
 from dpgap.exact import shells as shell_draws
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.shells import CubeNoise, HullNoise, ShellNoise, below, shells
+from dpgap.exact.shells import CubeNoise, HullNoise, ShellNoise, shells
 from dpgap.mechanisms.measuring import CountHull
 from law_tests import LEVEL, chi_square_p, homogeneous_p, tally_p
 from seams import words_drawn
@@ -71,7 +71,7 @@ def test_variance_and_tails_are_those_of_the_exact_law(law: ShellNoise) -> None:
         return point[1] if law.signed else point[1] - point[0]
 
     variance = math.fsum(p * noise(point) ** 2 for point, p in chances.items())
-    assert law.value_variance == pytest.approx(variance, rel=1e-4)
+    assert law.floor_variance == pytest.approx(variance, rel=1e-4)
     for step in (-1, 0, 1, 3):
         tail = math.fsum(p for point, p in chances.items() if abs(noise(point)) > step)
         assert law.value_tail(step) == pytest.approx(tail, rel=1e-4, abs=1e-7)
@@ -83,18 +83,18 @@ def test_many_shells_are_summed_as_an_integral(
     kind: type[ShellNoise], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     law = kind(Fraction(40), count)
-    variance, steps = law.value_variance, (0, 40 * count // 3, 20 * count)
+    variance, steps = law.floor_variance, (0, 40 * count // 3, 20 * count)
     tails, half = [law.value_tail(step) for step in steps], law.value_half_width(0.95)
     monkeypatch.setattr("dpgap.exact.shells._MOST_SHELLS", 0)
-    assert law.value_variance == pytest.approx(variance, rel=1e-4)
+    assert law.floor_variance == pytest.approx(variance, rel=1e-4)
     assert [law.value_tail(step) for step in steps] == pytest.approx(tails, rel=1e-3, abs=1e-9)
     assert abs(law.value_half_width(0.95) - half) <= 1
 
 
 def test_the_variance_tends_to_the_closed_form() -> None:
     k, scale = 10, Fraction(1000)
-    hull = HullNoise(scale, k + 1).value_variance
-    cube = CubeNoise(scale, k).value_variance
+    hull = HullNoise(scale, k + 1).floor_variance
+    cube = CubeNoise(scale, k).floor_variance
     assert hull == pytest.approx((k + 2) * (k + 3) * 1e6 / 6, rel=1e-6)
     assert cube == pytest.approx((k + 1) * (k + 2) * 1e6 / 3, rel=1e-6)
 
@@ -106,7 +106,7 @@ def test_moments_hold_in_higher_dimension(law: ShellNoise) -> None:
     """Six standard errors of 200,000 draws; a scale 3 % off is 40 of them away."""
     draws = shells(law, InsecureSeededBits(4), 200_000).astype(np.float64)
     values = draws if law.signed else draws[:, 1:] - draws[:, :1]
-    variance = law.value_variance
+    variance = law.floor_variance
     each = values.var(axis=0)
     assert np.abs(each / variance - 1).max() < 0.03
     correlation = np.corrcoef(values.T)[np.triu_indices(values.shape[1], 1)]
@@ -149,7 +149,7 @@ def test_a_word_that_says_nothing_is_refined() -> None:
 
 def test_whole_numbers_below_a_limit_are_uniform() -> None:
     bits = InsecureSeededBits(6)
-    drawn = below(np.array([[3], [7]]), (2, 70_000), bits)
+    drawn = bits.each_below(np.array([[3], [7]]), 2, 70_000)
     for row, limit in zip(drawn, (3, 7), strict=True):
         counts = np.bincount(row, minlength=limit)
         assert counts.size == limit
@@ -159,7 +159,7 @@ def test_whole_numbers_below_a_limit_are_uniform() -> None:
 def test_leftover_words_are_drawn_again() -> None:
     """A limit just above 2^63 refuses nearly half of all words; the mean stays in the middle."""
     limit = (1 << 62) + 1
-    drawn = below(limit, (40_000,), InsecureSeededBits(7))
+    drawn = InsecureSeededBits(7).each_below(limit, 40_000)
     assert drawn.min() >= 0
     assert drawn.max() < limit
     assert abs(drawn.mean() / limit - 0.5) < 6 * 0.289 / 200

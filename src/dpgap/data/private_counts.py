@@ -377,6 +377,13 @@ def require_facts(
         )
 
 
+def require_reach(answers: PrivateCounts) -> int:
+    """The most answers that one unit moves; refuse answers of which that is not known."""
+    if answers.reach is None:
+        raise ValueError("answers must have a reach: state max_items, the most items of one unit")
+    return answers.reach
+
+
 def array_of(
     answers: "ArrayLike | PrivateCounts", *, sensitivity: Fraction, monotonic: bool = False
 ) -> ArrayLike:

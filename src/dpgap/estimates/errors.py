@@ -36,7 +36,7 @@ class MeasurementError:
     @lru_cache(maxsize=256)  # noqa: B019 - errors are small values
     def variance(self) -> float:
         """The variance of the value's noise."""
-        return self.law.value_variance * float(self.grid) ** 2
+        return self.law.floor_variance * float(self.grid) ** 2
 
     @lru_cache(maxsize=256)  # noqa: B019
     def half_width(self, level: float) -> float:

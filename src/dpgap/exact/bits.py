@@ -81,9 +81,7 @@ class Bits:
                 found[self.below(limit)] = None
             return np.array(list(found), dtype=np.int64)
         places, which = self.scattered(many, limit)
-        numbers = np.empty_like(places)
-        numbers[which] = places
-        return numbers
+        return places[np.argsort(which)]
 
     def scattered(self, many: int, limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Distinct uniform places below the limit, in order, and which of `many` is at each."""
@@ -93,16 +91,19 @@ class Bits:
             return places, order[places]
         drawn = np.empty(0, dtype=np.int64)
         while drawn.size < many:
-            drawn = np.append(drawn, self._below(limit, many - drawn.size + _SPARE))
+            drawn = np.append(drawn, self.each_below(limit, many - drawn.size + _SPARE))
             drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]  # no number twice
         which = np.argsort(drawn[:many])
         return drawn[which], which
 
-    def _below(self, limit: int, many: int) -> NDArray[np.int64]:
-        """At most `many` uniform whole numbers below the limit: without those that have a bias."""
-        fair = (1 << 64) - (1 << 64) % limit
-        words = self.words(many)
-        return (words[words <= np.uint64(fair - 1)] % np.uint64(limit)).astype(np.int64)
+    def each_below(self, limit: NDArray[np.int64] | int, *shape: int) -> NDArray[np.int64]:
+        """Uniform whole numbers below one limit, or below limits that fit the shape; no bias."""
+        count = np.asarray(limit, dtype=np.uint64)
+        leftover = (np.uint64((1 << 64) - 1) % count + np.uint64(1)) % count  # 2^64 mod count
+        words = self.words(*shape).copy()
+        while (again := words < leftover).any():
+            words[again] = self.words(int(again.sum()))
+        return (words % count).astype(np.int64)
 
     def _every(self, limit: int) -> NDArray[np.int64]:
         """All whole numbers below the limit in a uniformly random order."""

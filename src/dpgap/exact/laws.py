@@ -28,10 +28,10 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache, partial
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpgap.exact.bits import Bits, Words
 from dpgap.exact.grid import Grid
@@ -42,6 +42,7 @@ from dpgap.exact.reals import (
     SIGN_PLACE,
     WHOLE,
     Enclosure,
+    Flags,
     Floats,
     Integers,
     Refined,
@@ -51,6 +52,7 @@ from dpgap.exact.reals import (
     decimals,
     difference,
     exponential_bounds,
+    falling,
     quick_exponential,
     require_scale,
     scaled,
@@ -126,19 +128,19 @@ class Law(Decay):
         """P(noise ≥ distance), for each distance."""
 
     @property
-    @abstractmethod
     def floor_mean(self) -> float:
-        """The mean of the floored noise."""
+        """The mean of the floored noise; noise on whole steps is its own floor."""
+        return self.mean
 
     @property
-    @abstractmethod
     def floor_variance(self) -> float:
         """The variance of the floored noise."""
+        return self.variance
 
     def floor_mass(self, step: int) -> float:
         """P(⌊noise⌋ = step)."""
-        if self.signed and not self.can_tie:  # then floors are symmetric about −½
-            step = max(step, -step - 1)
+        if self.signed:  # floors are symmetric about −½, and noise on whole steps about 0
+            step = max(step, -step if self.can_tie else -step - 1)
         return float(self.tail(step) - self.tail(step + 1))
 
     def difference_tail(self, other: "Law", step: int) -> float:
@@ -165,6 +167,9 @@ class Law(Decay):
         """
 
 
+_Law = TypeVar("_Law", bound=Law)
+
+
 @dataclass(frozen=True, slots=True)
 class RealLaw(Law):
     """Noise on the real line. Two draws are never equal.
@@ -184,6 +189,11 @@ class RealLaw(Law):
     def floor_mean(self) -> float:
         """Floors of noise that is signed are symmetric about −½."""
         return -0.5
+
+    @property
+    def floor_variance(self) -> float:
+        """The variance of the floored noise; only laws that pipelines select with say it."""
+        raise NotImplementedError
 
     @abstractmethod
     def size_bounds(self, words: Words) -> tuple[Floats, Floats]:
@@ -251,9 +261,11 @@ class MemorylessLaw(RealLaw):
                 return ~below if self.signed and word > LOW_BITS else below
         return int(decide(self.real([word], bits), math.floor))
 
-    @abstractmethod
     def quantile(self, sums: Floats) -> Floats:
         """The number that a share e^(−sum) of all draws lie below, in units of the scale."""
+        if not self.signed:
+            return upper_quantile(sums)
+        return np.where(sums < _LN_2, upper_quantile(sums) - _LN_2, _LN_2 - sums)
 
     def quantile_bounds(self, sums: Floats) -> tuple[Floats, Floats]:
         """Floats around the noise at sums that are enclosed themselves: lower ends, upper ends.
@@ -268,13 +280,17 @@ class MemorylessLaw(RealLaw):
             scale * high + np.abs(high) * slack + slack,
         )
 
-    @abstractmethod
     def exact_quantile(self, total: Fraction, digits: int) -> Fraction:
         """The same for one sum, to half of so many digits, however many draws there are."""
+        if not self.signed:
+            return exact_upper_quantile(total, digits)
+        ln_2 = Fraction(decimals(digits).ln(Decimal(2)))
+        return exact_upper_quantile(total, digits) - ln_2 if total < ln_2 else ln_2 - total
 
-    @abstractmethod
     def beyond(self, distance: Floats, uniform: Floats) -> Floats:
         """Floats for simulation, given that noise is at least `distance`; uniforms are above 0."""
+        sums = -np.log1p(-uniform * self.tail(distance))
+        return np.maximum(self.quantile(sums) * float(self.scale), distance)
 
 
 _MIDDLE = 0.5 - 2.0**-54
@@ -315,11 +331,6 @@ class LaplaceTails(Law):
 
     steps_more: ClassVar[int] = 1
     """How many steps the grid adds at most to what several values are off by."""
-
-    @property
-    def value_variance(self) -> float:
-        """The variance of a measured value, in steps."""
-        return self.floor_variance
 
     def spread_tail(self, count: int, x: float) -> float:
         """P(the largest of `count` noises less the smallest > x), in scales.
@@ -392,13 +403,11 @@ class StaircaseNoise(RealLaw):
         share, near = float(self.share), self.near
         first = near * share / 2 + (1 - near) * (1 + share) / 2
         second = near * share**2 / 3 + (1 - near) * (1 + share + share**2) / 3
-        return float(self.step) ** 2 * self._second_moment(first, second)
-
-    def _second_moment(self, first: float, second: float) -> float:
-        """E(C + W)² from the first two moments of W; C is geometric and independent of W."""
+        # E(C + W)² from the first two moments of W; C is geometric and independent of W.
         stairs = self.scale / self.step
         mean = geometric_mean(stairs)
-        return geometric_variance(stairs) + mean**2 + 2 * mean * first + second
+        square = geometric_variance(stairs) + mean**2 + 2 * mean * first + second
+        return float(self.step) ** 2 * square
 
     def tail(self, distance: ArrayLike) -> Floats:
         at: Floats = np.asarray(distance, dtype=np.float64)
@@ -408,24 +417,6 @@ class StaircaseNoise(RealLaw):
         inner += (1 - near) * np.maximum(within - share, 0.0) / max(1 - share, 1e-300)
         half = fall**stair * (1 - inner + fall * inner) / 2
         return np.where(at >= 0, half, 1 - half)
-
-    @property
-    def floor_variance(self) -> float:
-        """Closed form where a step is a whole number of grid steps, as on every release."""
-        if self.step.denominator != 1:
-            raise ValueError("step must be a whole number of grid steps")
-        width = int(self.step)
-        edge, part = divmod(self.share * width, 1)
-        full, split = int(edge), float(part)
-        # Mass of each floor below, at and above the edge between the two parts of a stair.
-        total = float(self.share) * width + self.fall * float(1 - self.share) * width
-        at, end = split + self.fall * (1 - split), min(full + 1, width)
-        masses = ((0, full, 1.0), (full, end, at), (end, width, self.fall))
-        first = sum(mass * (hi**2 - lo**2) / 2 for lo, hi, mass in masses)
-        second = sum(
-            mass * (_sum_odd_squares(hi) - _sum_odd_squares(lo)) for lo, hi, mass in masses
-        )
-        return width**2 * self._second_moment(first / total / width, second / total / width**2)
 
     @property
     def overshoot(self) -> Fraction:
@@ -467,33 +458,17 @@ class StaircaseNoise(RealLaw):
 
     def from_uniforms(self, uniforms: Floats) -> Floats:
         noise, part, place = signed_exponentials(uniforms[0]), uniforms[1], uniforms[2]
-        step, share = float(self.step), float(self.share)
-        size = np.abs(noise)
-        size *= float(self.scale / self.step)
-        np.floor(size, out=size)
-        far = part >= self.near
-        place *= np.where(far, 1 - share, share)
-        size += place
-        size += share * far
-        size *= step
+        share = float(self.share)
+        inner = np.where(part < self.near, share * place, share + (1 - share) * place)
+        stairs = np.floor(np.abs(noise) * float(self.scale / self.step))
+        size: Floats = float(self.step) * (stairs + inner)
         return np.copysign(size, noise, out=noise)
 
 
 def _near_chance(share: Fraction, fall: Fraction, level: int) -> Enclosure:
     """The chance share / (share + e^(−fall)·(1 − share)), enclosed."""
-    size = 30 * (level + 1)
-    slack = Fraction(1, 10**size)
-    power = Fraction(0)
-    if fall < 3 * size:  # otherwise e^(−fall) is below the slack
-        digits = decimals(size)
-        power = Fraction(digits.exp(as_decimal(-fall, digits)))
-    low, high = max(power - slack, Fraction(0)), power + slack
+    low, high = falling(fall, 30 * (level + 1))
     return share / (share + high * (1 - share)), share / (share + low * (1 - share))
-
-
-def _sum_odd_squares(count: int) -> float:
-    """½² + 1½² + …, `count` terms."""
-    return count * (4 * count**2 - 1) / 12
 
 
 # --------------------------------------------------------------------------------------------------
@@ -543,25 +518,10 @@ class LaplaceNoise(LaplaceTails, MemorylessLaw):
             return Law.difference_tail(self, other, step)
         return _laplace_difference_tail(1 / float(self.scale), 1 / float(other.scale), step)
 
-    def quantile(self, sums: Floats) -> Floats:
-        return np.where(sums < _LN_2, upper_quantile(sums) - _LN_2, _LN_2 - sums)
-
-    def exact_quantile(self, total: Fraction, digits: int) -> Fraction:
-        ln_2 = Fraction(decimals(digits).ln(Decimal(2)))
-        return exact_upper_quantile(total, digits) - ln_2 if total < ln_2 else ln_2 - total
-
     def from_uniforms(self, uniforms: Floats) -> Floats:
         noise = signed_exponentials(uniforms[0])
         noise *= float(self.scale)
         return noise
-
-    def beyond(self, distance: Floats, uniform: Floats) -> Floats:
-        chance = uniform * self.tail(distance)
-        far = np.maximum(distance, 0.0) - float(self.scale) * np.log(uniform)
-        high = -np.log(2 * np.minimum(chance, 0.5))
-        low = np.log(2 * np.minimum(1 - chance, 0.5))
-        near = float(self.scale) * np.where(chance <= 0.5, high, low)
-        return np.where(distance >= 0, far, np.maximum(near, distance))
 
 
 @dataclass(frozen=True, slots=True)
@@ -603,21 +563,12 @@ class ExponentialNoise(MemorylessLaw):
             return -math.expm1(-rate0) * math.exp(-rate * (step + 1)) / both
         return 1 + math.expm1(-rate) * math.exp(rate0 * step) / both
 
-    def quantile(self, sums: Floats) -> Floats:
-        return upper_quantile(sums)
-
-    def exact_quantile(self, total: Fraction, digits: int) -> Fraction:
-        return exact_upper_quantile(total, digits)
-
     def from_uniforms(self, uniforms: Floats) -> Floats:
         noise: Floats = uniforms[0]
         np.subtract(1.0, noise, out=noise)  # in (0, 1]
         np.log(noise, out=noise)
         noise *= -float(self.scale)
         return noise
-
-    def beyond(self, distance: Floats, uniform: Floats) -> Floats:
-        return np.maximum(distance, 0.0) - float(self.scale) * np.log(uniform)
 
 
 LAWS: dict[str, type[Law]] = {
@@ -644,12 +595,14 @@ def require_noise(name: str, noise: object) -> str:
     return noise
 
 
-def law_on_grid(noise: str, grid: Fraction | None, sensitivity: Fraction, epsilon: Fraction) -> Law:
-    """The law that `noise` names, which costs ε if answers on the grid move by the sensitivity."""
+def law_on_grid(
+    kind: type[_Law], grid: Fraction | None, sensitivity: Fraction, epsilon: Fraction
+) -> _Law:
+    """The noise of this kind that costs ε if answers on the grid move by the sensitivity."""
     where = Grid(grid)
     delta, step = where.up(sensitivity), where.step
     require_scale(delta / epsilon, Fraction(delta))
-    return LAWS[noise].best(delta / epsilon * step, delta * step)
+    return kind.best(delta / epsilon * step, delta * step)
 
 
 def least_whole(start: int, is_enough: Callable[[int], bool]) -> int:
@@ -746,8 +699,6 @@ _COIN_ERROR = 2.0**-48
 """Of an exponent, and of noise plus coin: in parts of themselves plus 1."""
 _SPARE = 40
 """Digits that scales from 2^−60 to 2^40 may cost."""
-_SMALLEST = 999_000
-"""A chance that decimals take for 0 is below 10 to minus this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -770,14 +721,6 @@ class GeometricNoise(LaplaceTails):
         return 2 * geometric_variance(self.scale)
 
     @property
-    def floor_mean(self) -> float:
-        return 0.0
-
-    @property
-    def floor_variance(self) -> float:
-        return self.variance
-
-    @property
     def _fall(self) -> float:
         """p: how much less likely each step farther out is."""
         return math.exp(-1 / self.scale)
@@ -788,20 +731,14 @@ class GeometricNoise(LaplaceTails):
         beyond = np.exp(-out / float(self.scale)) / (1 + self._fall)
         return np.where(whole > 0, beyond, 1 - beyond)
 
-    def floor_mass(self, step: int) -> float:
-        return -math.expm1(-1 / self.scale) / (1 + self._fall) * math.exp(-abs(step) / self.scale)
-
     def exact_tail(self, step: int) -> Refined:
         """P(noise ≥ step), as a number that is refined on demand."""
 
         def chance(level: int) -> Enclosure:
-            size = 30 * (level + 1)
-            digits = decimals(size)
-            fall = digits.exp(as_decimal(-1 / self.scale, digits))
-            power = digits.exp(as_decimal(-max(step, 1 - step) / self.scale, digits))
-            near = Fraction(digits.divide(power, digits.add(Decimal(1), fall)))
-            slack = near / 10**size or Fraction(1, 10**_SMALLEST)
-            low, high = max(near - slack, Fraction(0)), near + slack
+            digits = 100 * (level + 1)
+            least, most = falling(max(step, 1 - step) / self.scale, digits)
+            near, far = falling(1 / self.scale, digits)
+            low, high = least / (1 + far), most / (1 + near)
             return (low, high) if step > 0 else (1 - high, 1 - low)
 
         return chance
@@ -865,7 +802,7 @@ class GeometricNoise(LaplaceTails):
         far, near = np.where(below, sums, upper_quantile(sums))
         return self._with_coins(near, below[1], -1), self._with_coins(far, below[0], 1)
 
-    def _with_coins(self, exponents: Floats, below: NDArray[np.bool_], outwards: int) -> Floats:
+    def _with_coins(self, exponents: Floats, below: Flags, outwards: int) -> Floats:
         """Noise plus coin at these exponents, moved up (1) or down (−1) by all that floats err.
 
         Exponents, their logarithms included, and what follows from them, are off by less than
@@ -922,11 +859,8 @@ class GeometricNoise(LaplaceTails):
 
     def from_uniforms(self, uniforms: Floats) -> Floats:
         noise = signed_exponentials(uniforms[0])
-        size = np.abs(noise)
-        size += _LN_2 - math.log1p(self._fall)
-        size *= float(self.scale)
-        np.floor(size, out=size)
-        return np.copysign(size, noise, out=noise)
+        size = np.floor(float(self.scale) * (np.abs(noise) + _LN_2 - math.log1p(self._fall)))
+        return np.copysign(size, noise)
 
     def value_half_width(self, level: float) -> float:
         """The fewest steps that a measured value stays within, with confidence `level`."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 Enclosure = tuple[Fraction, Fraction]
 """Rationals below and above a real number."""
 Refined = Callable[[int], Enclosure]
@@ -223,6 +224,17 @@ def decimals(count: int) -> Context:
 def as_decimal(number: Fraction, digits: Context) -> Decimal:
     """The number to so many digits."""
     return digits.divide(Decimal(number.numerator), Decimal(number.denominator))
+
+
+def falling(exponent: Fraction, digits: int) -> Enclosure:
+    """e^(−exponent), enclosed to so many digits; far out it is between 0 and 10^(−digits)."""
+    if not exponent:
+        return Fraction(1), Fraction(1)
+    if exponent > 3 * digits:
+        return Fraction(0), Fraction(1, 10**digits)
+    context = decimals(digits)
+    near = Fraction(context.exp(as_decimal(-exponent, context)))
+    return near - near / 10**digits, near + near / 10**digits
 
 
 class Real:

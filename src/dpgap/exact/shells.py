@@ -30,7 +30,6 @@ from functools import lru_cache, partial
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpgap.exact.bits import Bits, Words
 from dpgap.exact.laws import POINTS, Decay, GeometricNoise, LaplaceNoise, Scalar
@@ -83,7 +82,7 @@ class ShellNoise(Decay):
         """P(the largest of `count` values' noises, up or down, > x), in scales."""
 
     @property
-    def value_variance(self) -> float:
+    def floor_variance(self) -> float:
         """The variance of one value's noise, in steps: from E h², which two uniform numbers halve.
 
         With many shells the sum is an integral, up to (scale/2π)^−dimension.
@@ -300,8 +299,6 @@ def _gamma_points(shape: int) -> tuple[Floats, Floats]:
 # about √dimension times that.
 
 
-Flags = NDArray[np.bool_]
-
 _ROUNDING = 2.0**-49
 _COORDINATES_AT_ONCE = 1 << 18
 _ONE_CELL = 1
@@ -422,29 +419,19 @@ def _points(law: ShellNoise, radii: Integers, bits: Bits) -> Integers:
     while pending.size:
         radius, rows = radii[pending], np.arange(pending.size)
         size = 2 * radius + 1 if law.signed else radius + 1
-        tried = below(size[:, None], (rows.size, dimension), bits)
+        tried = bits.each_below(size[:, None], rows.size, dimension)
         rare = dimension <= radius + 1
         end = size - 1
         if law.signed:
-            end = end * below(2, rows.shape, bits)
-        place = below(dimension, rows.shape, bits)
+            end = end * bits.each_below(2, rows.size)
+        place = bits.each_below(dimension, rows.size)
         tried[rows[rare], place[rare]] = end[rare]
         at_end = tried == size[:, None] - 1
         if law.signed:
             at_end |= tried == 0
         ends = at_end.sum(axis=1)
-        kept = below(np.maximum(ends, 1), rows.shape, bits) == 0
+        kept = bits.each_below(np.maximum(ends, 1), rows.size) == 0
         accepted = (ends > 0) & (kept | ~rare)
         points[pending[accepted]] = tried[accepted]
         pending = pending[~accepted]
     return points - radii[:, None] if law.signed else points
-
-
-def below(limit: Integers | int, shape: tuple[int, ...], bits: Bits) -> Integers:
-    """Uniform whole numbers from 0 to `limit` − 1, exactly: leftover words are drawn again."""
-    count = np.asarray(limit, dtype=np.uint64)
-    leftover = (np.uint64(0) - count) % count  # 2^64 mod count
-    words = bits.words(*shape).copy()
-    while (again := words < leftover).any():
-        words[again] = bits.words(int(again.sum()))
-    return (words % count).astype(np.int64)

@@ -12,7 +12,6 @@ numbers that costs as much has less variance. Noisy answers may tie, and coins b
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY
-from fractions import Fraction
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -21,16 +20,16 @@ from numpy.typing import ArrayLike
 
 from dpgap._package import public
 from dpgap.data.private_counts import (
-    GroupedAnswers,
     PrivateCounts,
     array_of,
     redacted_repr,
     require_facts,
+    require_reach,
 )
 from dpgap.estimates.errors import COINS, HistogramError, MeasurementError
 from dpgap.exact.bits import Bits, secure_bits
-from dpgap.exact.grid import MAX_STEPS, Grid, Labels, read_grid, require_labels
-from dpgap.exact.laws import GeometricNoise, Noise, Scalar, Vector
+from dpgap.exact.grid import MAX_STEPS, Grid, Labels, read_grid
+from dpgap.exact.laws import GeometricNoise, Noise, Scalar, Vector, law_on_grid
 from dpgap.exact.parameters import (
     Exact,
     ExactOrNone,
@@ -42,14 +41,14 @@ from dpgap.exact.parameters import (
     positive_rational,
     share,
 )
-from dpgap.exact.reals import Floats, Integers, Real, Refined, decide, require_scale, scaled
+from dpgap.exact.reals import Floats, Integers, Real, Refined, decide, scaled
 from dpgap.mechanisms.measuring import Measuring
 from dpgap.mechanisms.mechanism import Answers
 from dpgap.mechanisms.top_k import (
     Candidates,
     InGroups,
-    OneByOne,
     Tops,
+    as_candidates,
     in_order,
     named,
     noisy_bounds,
@@ -107,14 +106,11 @@ class NoisyHistogram(Measuring):
     reach: int = parameter(positive_integer, default=1)
     sensitivity: Exact = parameter(positive_rational, default=1)
     grid: ExactOrNone = parameter(read_grid, default=None)
-    law: GeometricNoise = derived(lambda self: self._law())
-
-    def _law(self) -> GeometricNoise:
-        grid = Grid(self.grid)
-        delta = grid.up(self.sensitivity)
-        scale = self.reach * delta / self.epsilon
-        require_scale(scale, Fraction(delta))
-        return GeometricNoise(scale * grid.step)
+    law: GeometricNoise = derived(
+        lambda self: law_on_grid(
+            GeometricNoise, self.grid, self.sensitivity, self.epsilon / self.reach
+        )
+    )
 
     @property
     def law_in_steps(self) -> GeometricNoise:
@@ -180,25 +176,16 @@ class NoisyHistogram(Measuring):
         `draw_paid` will be asked for what is `wanted`. Answers that count only items that are
         present (`unknown`) need a line from `line_for(delta)` on.
         """
-        grid = Grid(self.grid)
         if abs(wanted.line or 0) > MAX_STEPS:
             raise ValueError("threshold must lie within ±2^60 grid steps")
-        if not isinstance(answers, PrivateCounts | GroupedAnswers):
-            steps = grid.steps(answers)
-            names = require_labels(labels, steps.size, answers)
-            self._require_few(steps.size, wanted)
-            return OneByOne(steps, names)
-        is_unknown = getattr(answers, "unknown", False)
         if isinstance(answers, PrivateCounts):
             self._require_facts(answers, labelled=labels is not None)
-        if is_unknown:
-            self._require_line(wanted, delta)
-        else:
-            self._require_few(len(answers), wanted)
-        groups = answers.groups()
-        steps = grid.steps(groups.values) if groups.values.size else np.empty(0, dtype=np.int64)
-        names = None if is_unknown else require_labels(labels, len(answers))
-        return InGroups(steps, names, groups)
+            if answers.unknown:
+                self._require_line(wanted, delta)
+                return as_candidates(answers, None, Grid(self.grid))
+        found = as_candidates(answers, labels, Grid(self.grid))
+        self._require_few(found.size, wanted)
+        return found
 
     def _require_facts(self, answers: PrivateCounts, *, labelled: bool = False) -> None:
         """Refuse answers that contradict what is claimed of them."""
@@ -210,13 +197,9 @@ class NoisyHistogram(Measuring):
                 "neighbours must be 'add-or-remove' for a noisy histogram: a unit that is "
                 "replaced moves twice as many answers"
             )
-        if answers.reach is None:
+        if self.reach < (reach := require_reach(answers)):
             raise ValueError(
-                "answers must have a reach: state max_items, the most items of one unit"
-            )
-        if self.reach < answers.reach:
-            raise ValueError(
-                f"reach must be at least that of the answers, {answers.reach}, not {self.reach}"
+                f"reach must be at least that of the answers, {reach}, not {self.reach}"
             )
 
     def _require_line(self, wanted: Wanted, delta: Rational | None) -> None:
@@ -352,9 +335,7 @@ class _Contenders:
         values = self._values(order, origin)
         reached = values.size if wanted.line is None else int((values >= wanted.line).sum())
         taken = min(wanted.k, reached)
-        loser = None
-        if taken < reached:
-            loser = self._loser(int(order[taken]), origin)
+        loser = self._loser(int(order[taken]), origin) if taken < reached else None
         return Best(order[:taken].copy(), values[:taken].copy(), loser)
 
     def _all(self, origin: int, line: int | None, bits: Bits) -> Best:
@@ -380,9 +361,8 @@ class _Contenders:
         low[open_ones] = 0
         values: Integers = origin + low.astype(np.int64)
         for at in open_ones.tolist():
-            place = order[at]
-            noise = decide(self._exact()[place], math.floor)
-            values[at] = int(self._answers[place]) + noise
+            noise = decide(self._exact()[order[at]], math.floor)
+            values[at] = int(self._answers[order[at]]) + noise
         return values
 
     def _loser(self, at: int, origin: int) -> tuple[int, int]:

@@ -15,10 +15,8 @@ from dataclasses import KW_ONLY
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 
-import numpy as np
-
 from dpgap._package import public
-from dpgap.data.private_counts import PrivateCounts, require_facts
+from dpgap.data.private_counts import PrivateCounts, require_facts, require_reach
 from dpgap.exact.grid import Grid, Labels, read_grid
 from dpgap.exact.laws import MemorylessLaw, Noise, Scalar, Vector, least_whole
 from dpgap.exact.parameters import (
@@ -35,7 +33,7 @@ from dpgap.exact.parameters import (
     rational,
     share,
 )
-from dpgap.exact.reals import as_decimal, decimals
+from dpgap.exact.reals import as_decimal, falling
 from dpgap.mechanisms.mechanism import Answers, Draw, Selecting, Winners, require_threshold
 from dpgap.mechanisms.top_k import (
     STAYING,
@@ -43,6 +41,7 @@ from dpgap.mechanisms.top_k import (
     InGroups,
     NoisyTopK,
     Output,
+    as_candidates,
     candidates,
     claims_of,
     draw_ranking,
@@ -62,8 +61,8 @@ from dpgap.releases.release import HybridRelease, MechanismUsed
 # is at most so many times that. All roundings here go against whoever asks: chances are rounded up.
 
 
-_DIGITS = 20
-_LEAST = Fraction(1, 10**400)
+_DIGITS = 400
+_LEAST = Fraction(1, 10**_DIGITS)
 """No chance is stated as less: it would take too many digits."""
 
 
@@ -75,24 +74,10 @@ def chance_above(distance: Fraction, scale: Fraction, reach: int) -> Fraction:
     """
     if distance < 0:
         return Fraction(1)
-    many, few = decimals(2 * _DIGITS), Context(prec=_DIGITS, rounding=ROUND_CEILING, traps=[])
-    least = as_decimal(distance / scale, many)
-    if least:  # otherwise it is 0 without any rounding
-        least = many.next_minus(least)
-    most = many.next_plus(many.exp(many.minus(least)))
-    half = Fraction(most) / 2 if least else Fraction(1, 2)
-    chance = max(reach * half, _LEAST)
-    if chance >= 1:
-        return Fraction(1)
-    return Fraction(as_decimal(chance, few))
-
-
-def least_distance(scale: Fraction, reach: int, delta: Fraction) -> int:
-    """How many steps a line must be above such items for the chance to be at most δ."""
-    ratio = reach / (2 * delta)
-    log = math.log(ratio.numerator) - math.log(ratio.denominator)
-    near = max(0, math.ceil(float(scale) * log))
-    return least_whole(near, lambda far: chance_above(Fraction(far), scale, reach) <= delta)
+    _, most = falling(distance / scale, _DIGITS)
+    up = Context(prec=20, rounding=ROUND_CEILING, traps=[])
+    chance = Fraction(as_decimal(max(reach * most / 2, _LEAST), up))
+    return min(chance, Fraction(1))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -220,8 +205,11 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         """
         allowed, items = share("delta", delta), positive_integer("reach", reach)
         program = self.in_steps()
-        above = least_distance(program.law.scale, items, allowed)
-        return (program.sensitivity + above) * Grid(self.grid).step
+        scale, ratio = program.law.scale, items / (2 * allowed)
+        log = math.log(ratio.numerator) - math.log(ratio.denominator)
+        near = max(0, math.ceil(float(scale) * log))
+        far = least_whole(near, lambda far: chance_above(Fraction(far), scale, items) <= allowed)
+        return (program.sensitivity + far) * Grid(self.grid).step
 
     def delta_of(self, prepared: Candidates) -> Fraction:
         """The δ of a release of these answers: 0, unless their items are unknown."""
@@ -237,15 +225,9 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
             return candidates(self, self.law, answers, labels)
         if labels is not None:
             raise ValueError("labels must be left out: nobody knows the items beforehand")
-        if answers.reach is None:
-            raise ValueError(
-                "answers must have a reach: state max_items, the most items of one unit"
-            )
+        require_reach(answers)
         require_facts(answers, unknown=True, **claims_of(self))
-        groups = answers.groups()
-        values = groups.values
-        steps = Grid(self.grid).steps(values) if values.size else np.empty(0, dtype=np.int64)
-        return InGroups(steps, None, groups, answers.reach)
+        return as_candidates(answers, None, Grid(self.grid))
 
     def draw_paid(self, candidates: Candidates) -> Draw[Ranking]:
         """Select; the caller has paid."""

@@ -50,6 +50,7 @@ from dpgap.mechanisms.top_k import (
     extremes,
     extremes_undone,
     law_for,
+    places_of,
     ranked,
     shift_of,
     top_draws,
@@ -352,13 +353,8 @@ class Classes:
         members these are is drawn afresh.
         """
         ranks = self.draw_ranks(at, bits)
-        groups = self._order[np.searchsorted(self._ends, ranks)]
-        taken, counts = np.unique(groups, return_counts=True)
-        places = [
-            bits.distinct(count, int(self._sizes[group]))
-            for group, count in zip(taken.tolist(), counts.tolist(), strict=True)
-        ]
-        return np.repeat(taken, counts), np.concatenate(places)
+        groups = np.sort(self._order[np.searchsorted(self._ends, ranks)])
+        return groups, places_of(groups, self._sizes, bits)
 
 
 _SLACK = 2.0**-20

@@ -15,7 +15,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple, Self
 
@@ -37,6 +37,7 @@ from dpgap.estimates.errors import GapErrors
 from dpgap.exact.bits import Bits, ProcessBound, secure_bits
 from dpgap.exact.grid import MAX_STEPS, Grid, Labels, read_grid, require_labels
 from dpgap.exact.laws import (
+    LAWS,
     Law,
     MemorylessLaw,
     Noise,
@@ -66,7 +67,7 @@ from dpgap.exact.parameters import (
     remembered,
     share,
 )
-from dpgap.exact.reals import Floats, GridNoise, Integers, decide
+from dpgap.exact.reals import Flags, Floats, GridNoise, Integers, decide
 from dpgap.mechanisms.mechanism import Draw, Mechanism, Winners, require_threshold
 from dpgap.mechanisms.top_k import Tops, claims_of, named
 from dpgap.releases.drawn import Above
@@ -132,7 +133,8 @@ class Outcome(NamedTuple):
 
 def law_of(mechanism: "SparseVector", charge: Fraction) -> Law:
     """The noise whose shift by a sensitivity costs this charge."""
-    return law_on_grid(mechanism.noise, mechanism.grid, mechanism.sensitivity, charge)
+    kind = LAWS[mechanism.noise]
+    return law_on_grid(kind, mechanism.grid, mechanism.sensitivity, charge)
 
 
 def threshold_law_of(mechanism: "SparseVector") -> Law:
@@ -249,10 +251,8 @@ class Run(ProcessBound):
         self._grid = Grid(mechanism.grid)
         self._used = 0
         self._closed = False
-        self._interrupted = False
         self._lock = threading.RLock()
         self._busy = False
-        self._below = Answer(above=False, gap=None, branch=None, charge=Fraction(0))
         self._reservation = reserved(account, Request(mechanism.epsilon, mechanism))
 
     @property
@@ -276,8 +276,7 @@ class Run(ProcessBound):
 
         Answers below cost nothing and do not count. A run that is closed has none left.
         """
-        is_over = self._closed or self._interrupted
-        return (0, 0) if is_over else self._mechanism.answers_left(self._used)
+        return (0, 0) if self._closed else self._mechanism.answers_left(self._used)
 
     @errors_without_answers
     def ask(self, answer: object, *, threshold: Rational | None = None) -> Answer:
@@ -293,7 +292,7 @@ class Run(ProcessBound):
         steps = grid.steps_of_one(answer)
         steps += grid.up(self._mechanism.threshold) - grid.up(over.threshold)
         with self._alone():
-            if self._closed or self._interrupted:
+            if self._closed:
                 raise RuntimeError("this run is closed: start a new one")
             if self.exhausted:
                 raise BudgetExhausted(
@@ -301,14 +300,14 @@ class Run(ProcessBound):
                     f"{readable_down(self._mechanism.epsilon)} and can give no more answers above: "
                     "start a new one to ask more"
                 )
-            self._interrupted = True  # unless all of what follows is done
+            self._closed = True  # for good, unless all of what follows is done
             self._noise.freshen()
             self._waiting.append(steps)
             branch, gap = next(self._outcomes)
             if branch is not None:
                 self._used += self._mechanism.ways[branch - 1].units
             answered = self.build(branch, gap, None if threshold is None else over.threshold)
-            self._interrupted = False
+            self._closed = False
             return answered
 
     def build(
@@ -316,7 +315,7 @@ class Run(ProcessBound):
     ) -> Answer:
         """The answer to one question, from its branch, its gap in steps and its threshold."""
         if branch is None or gap is None:
-            return self._below if threshold is None else replace(self._below, threshold=threshold)
+            return Answer(False, None, None, Fraction(0), threshold=threshold)
         over, ways = self._mechanism.over(threshold), self._mechanism.ways
         raw = gap * self._grid.width
         # The gap that is shown is centred; over the noisy threshold it proves something.
@@ -348,7 +347,7 @@ class Run(ProcessBound):
             return
         with self._alone():
             closed, self._closed = self._closed, True
-            if credit and not (closed or self._interrupted):
+            if credit and not closed:
                 settle(self._reservation, self.spent)
 
     @contextmanager
@@ -743,8 +742,6 @@ class AdaptiveSparseVector(SparseVector):
 # has exactly the law of m draws, of which those below the line are forgotten.
 
 
-Flags = NDArray[np.bool_]
-
 _AT_ONCE = 64
 
 
@@ -781,8 +778,6 @@ class FoundAbove(NamedTuple):
     @classmethod
     def joined(cls, parts: Sequence["FoundAbove"]) -> "FoundAbove":
         """What parts of a stream brought one after another, run by run in the order asked."""
-        if len(parts) == 1:
-            return parts[0]
         runs, *others = map(np.concatenate, zip(*parts, strict=True))
         order = np.argsort(runs, kind="stable")
         return cls(runs[order], *(each[order] for each in others))

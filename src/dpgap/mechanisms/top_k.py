@@ -20,7 +20,6 @@ from itertools import chain
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpgap._package import public
 from dpgap.budget.account import Account
@@ -37,6 +36,7 @@ from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import Bits, Words, secure_bits
 from dpgap.exact.grid import Grid, Labels, read_grid, require_labels
 from dpgap.exact.laws import (
+    LAWS,
     MemorylessLaw,
     Noise,
     Quantiles,
@@ -63,6 +63,7 @@ from dpgap.exact.parameters import (
 from dpgap.exact.reals import (
     LOW_MASK,
     Enclosure,
+    Flags,
     Floats,
     Integers,
     RealNoise,
@@ -101,11 +102,6 @@ class OneByOne(NamedTuple):
         top = np.sort(np.partition(self.private_answers, lowest)[lowest:])
         return top[[-rank for rank in ranks]]
 
-    def found(self, indices: Integers, leads: Integers) -> Draw[Ranking]:
-        """The winners, and what they are called."""
-        ranking = Ranking(indices, named(indices, self.labels), leads)
-        return Draw(ranking, self.private_answers[indices])
-
 
 class InGroups(NamedTuple):
     """An answer in steps for every group, and the groups."""
@@ -138,11 +134,6 @@ class InGroups(NamedTuple):
             return found
         return Found(found.positions, named(found.positions, self.labels))
 
-    def found(self, selection: "GroupedSelection") -> Draw[Ranking]:
-        """The winners by their positions, and what they are called."""
-        found = self.find(selection.groups, selection.places)
-        return Draw(Ranking(*found, selection.leads), self.private_answers[selection.groups])
-
 
 Candidates = OneByOne | InGroups
 Output = tuple[tuple[int, ...], Any]
@@ -168,11 +159,20 @@ def candidates(own: Claims, law: RealLaw, answers: Answers, labels: Labels) -> C
             answers = answers.expanded()
     if isinstance(answers, PrivateCounts | GroupedAnswers):
         require_memoryless(law, "for grouped answers")
-        groups = answers.groups()
-        names = require_labels(labels, len(answers))
-        return InGroups(Grid(own.grid).steps(groups.values), names, groups)
-    steps = Grid(own.grid).steps(answers)
-    return OneByOne(steps, require_labels(labels, steps.size, answers))
+    return as_candidates(answers, labels, Grid(own.grid))
+
+
+def as_candidates(answers: Answers, labels: Labels, grid: Grid) -> Candidates:
+    """The answers in steps, and their labels. Of unknown items there may be none."""
+    if not isinstance(answers, PrivateCounts | GroupedAnswers):
+        steps = grid.steps(answers)
+        return OneByOne(steps, require_labels(labels, steps.size, answers))
+    groups = answers.groups()
+    values = groups.values
+    steps = grid.steps(values) if values.size else np.empty(0, dtype=np.int64)
+    if isinstance(answers, PrivateCounts) and answers.unknown:
+        return InGroups(steps, None, groups, answers.reach)
+    return InGroups(steps, require_labels(labels, len(answers)), groups)
 
 
 def claims_of(own: Claims) -> dict[str, Any]:
@@ -183,7 +183,7 @@ def claims_of(own: Claims) -> dict[str, Any]:
 def law_for(own: Claims, winners: int, noise: str) -> RealLaw:
     """The noise that each answer gets where ε is for so many winners, each for itself."""
     shared = winners if own.monotonic else 2 * winners
-    law = law_on_grid(noise, own.grid, own.sensitivity, own.epsilon / shared)
+    law = law_on_grid(LAWS[noise], own.grid, own.sensitivity, own.epsilon / shared)
     if not isinstance(law, RealLaw):
         raise ValueError(f"noise must be {either(RealLaw)} for a Top-K: {law.name} noise can tie")
     return law
@@ -447,9 +447,6 @@ _BLOCK = 64
 _ALL_BITS = np.uint64((1 << 64) - 1)
 
 
-Bools = NDArray[np.bool_]
-
-
 class Selected(NamedTuple):
     """One row a run: indices, best first, and each one's lead, in steps.
 
@@ -465,11 +462,14 @@ def draw_ranking(program: Ranked, candidates: Candidates, line: int | None = Non
     bits, answers = secure_bits(), candidates.private_answers
     if isinstance(candidates, InGroups):
         sizes = candidates.groups.sizes
-        return candidates.found(select_grouped(program, answers, sizes, bits, line))
-    (indices,), (leads,) = select(program, answers, 1, bits, line)
-    count = np.count_nonzero(indices >= 0)
-    # Views would hold more than is released.
-    return candidates.found(indices[:count].copy(), leads[:count].copy())
+        won, places, leads = select_grouped(program, answers, sizes, bits, line)
+        found = candidates.find(won, places)
+    else:
+        (indices,), (every,) = select(program, answers, 1, bits, line)
+        count = np.count_nonzero(indices >= 0)
+        won, leads = indices[:count].copy(), every[:count].copy()  # views would hold more
+        found = Found(won, named(won, candidates.labels))
+    return Draw(Ranking(*found, leads), answers[won])
 
 
 def select(
@@ -521,7 +521,6 @@ def _contenders(law: RealLaw, need: int, answers: Integers, bits: Bits) -> tuple
     best = int(answers.max())
     contenders = np.empty(0, dtype=np.int64)
     words = np.empty((law.words, 0), dtype=np.uint64)
-    low, high = np.empty(0), np.empty(0)
     bar = -math.inf  # what an answer must reach: the need-th largest lower bound so far
     start, size = 0, _FIRST_CHUNK
     while start < answers.size:
@@ -532,15 +531,12 @@ def _contenders(law: RealLaw, need: int, answers: Integers, bits: Bits) -> tuple
             drawn = first[None, hits]
             if law.words > 1:
                 drawn = np.concatenate([drawn, bits.words(law.words - 1, hits.size)])
-            new_low, new_high = noisy_bounds(chunk[hits] - best, law.bounds(drawn))
-            low, high = np.concatenate([low, new_low]), np.concatenate([high, new_high])
             contenders = np.concatenate([contenders, hits + start])
             words = np.concatenate([words, drawn], axis=1)
-            if low.size >= need:
+            if contenders.size >= need:
+                low, high = noisy_bounds(answers[contenders] - best, law.bounds(words))
                 bar = float(np.partition(low, -need)[-need])
-                kept = high >= bar
-                contenders, words = contenders[kept], words[:, kept]
-                low, high = low[kept], high[kept]
+                contenders, words = contenders[high >= bar], words[:, high >= bar]
         start, size = start + size, min(2 * size, _CHUNK)  # the bar rises before chunks grow
     return contenders, words
 
@@ -572,7 +568,7 @@ def noisy_bounds(offsets: Integers, ends: tuple[Floats, Floats]) -> tuple[Floats
     return whole + low - slack, whole + high + slack
 
 
-def ranked(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Bools]:
+def ranked(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Flags]:
     """Rank enclosed numbers row by row: the best k, their leads, and where that is certain."""
     order, low, high, certain = in_order(low, high, min(k + 1, low.shape[1]))
     least = np.floor(low[:, :-1] - high[:, -1:])
@@ -583,7 +579,7 @@ def ranked(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Bools
     return order[:, :k].copy(), least.astype(np.int64), certain
 
 
-def ranked_to_line(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Bools]:
+def ranked_to_line(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Flags]:
     """The same up to the last column, which is a line: −1 and leads of 0 are after it."""
     line = low.shape[1] - 1
     order, low, high, certain = in_order(low, high, min(k, line) + 1)
@@ -597,7 +593,7 @@ def ranked_to_line(low: Floats, high: Floats, k: int) -> tuple[Integers, Integer
     return indices[:, :-1].copy(), leads[:, :-1].copy(), certain
 
 
-def in_order(low: Floats, high: Floats, need: int) -> tuple[Integers, Floats, Floats, Bools]:
+def in_order(low: Floats, high: Floats, need: int) -> tuple[Integers, Floats, Floats, Flags]:
     """Indices of the top `need` of each row in order, with bounds; and which rows are certain."""
     runs, n = low.shape
     starts = np.arange(runs)[:, None] * n  # of rows; whole arrays are indexed quickest as flat ones
@@ -610,7 +606,7 @@ def in_order(low: Floats, high: Floats, need: int) -> tuple[Integers, Floats, Fl
     low, high = low.take(order), high.take(order)
     after = np.concatenate([high[:, 1:], others.max(axis=1, keepdims=True)], axis=1)
     rest = np.maximum.accumulate(after[:, ::-1], axis=1)[:, ::-1]
-    certain: Bools = np.logical_and.reduce(low > rest, axis=1)
+    certain: Flags = np.logical_and.reduce(low > rest, axis=1)
     return order - starts, low, high, certain
 
 
@@ -706,9 +702,8 @@ class Tops:
             reached = sums_of_waits(sums[:, active], words, sizes[active] - positions)
             sums[:, active] = reached[:, -1]
             low, high = noisy_bounds(offsets[active], law.quantile_bounds(reached))
-            cells = np.zeros(low.shape, dtype=np.int64)
-            self.groups = np.append(self.groups, cells + active)
-            self._positions = np.append(self._positions, cells + positions)
+            self.groups = np.append(self.groups, np.broadcast_to(active, low.shape))
+            self._positions = np.append(self._positions, np.broadcast_to(positions, low.shape))
             self.low, self.high = np.append(self.low, low), np.append(self.high, high)
             if self.low.size >= need:
                 bar = max(bar, float(np.partition(self.low, -need)[-need]))
@@ -743,8 +738,7 @@ def sums_of_waits(start: Floats, words: Words, left: Integers) -> Floats:
     sums /= left
     for at in range(0, len(words), _STRETCH):
         stretch = sums[:, at : at + _STRETCH]
-        if len(words) > 1:
-            np.cumsum(stretch, axis=1, out=stretch)
+        np.cumsum(stretch, axis=1, out=stretch)
         stretch += start[:, None]
         start = stretch[:, -1]
     slack = (min(len(words), _STRETCH) + len(words) / _STRETCH + 8) * 2.0**-52

@@ -157,7 +157,8 @@ def own_findings(release: Selected | Total | ReleasesByGroup) -> tuple[str, ...]
         rest = (_little,) if facts.are_unsure else (_members, _order, _without_value)
         kinds = (_doubts, *rest, _outside)
     said = _said(release, facts, kinds)
-    if not cut_in_words(release):
+    question = question_of(release)
+    if question is None or not attempted("cutting", [], question.limits):
         return said
     return tuple(
         f"With this limit, {it[0].lower()}{it[1:]}" if _CLAIM.search(it) else it for it in said

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.exact.laws import Law, MemorylessLaw
-from dpgap.exact.reals import Floats, Integers
+from dpgap.exact.reals import Flags, Floats, Integers
 from dpgap.exact.shells import ShellNoise
-from dpgap.mechanisms.sparse_vector import Flags, FoundAbove, RunStates, SparseVector
+from dpgap.mechanisms.sparse_vector import FoundAbove, RunStates, SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
 
 # --------------------------------------------------------------------------------------------------
