@@ -72,8 +72,8 @@ def _cut(release: Release) -> Iterator[str]:
         yield f"Each {column_name(question.unit)} {', and '.join(limits)}, so {off}."
     yield from question.forms_of_dates()
     answers = release.answers if isinstance(release, ReleasesByGroup) else [release]
-    has_others = (isinstance(it, TableRelease) and it.route != HISTOGRAM for it in answers)
-    if question.threshold is not None and any(has_others):
+    found = [it for it in answers if isinstance(it, TableRelease) and it.indices.size]
+    if question.threshold is not None and any(it.route != HISTOGRAM for it in found):
         yield (
             "Items were asked in a random order until the budget was used up. Others, even larger "
             f"ones, may be above {separated(question.threshold)}, too."
