@@ -158,7 +158,7 @@ _TROUBLES = {
     "unable to open": "cannot be opened",
     "depend on it": "has tables that views of yours depend on: drop those views first",
     "permission denied": "does not let you do this",
-    "connection": "cannot be reached",
+    "connection|resolve": "cannot be reached (is its server running, and may this user connect?)",
 }
 
 
@@ -335,10 +335,11 @@ class Rows:
         """What `find` finds. The last entry must be there and match its hash."""
         found = self.find(dataset, **wanted)
         if not found:
-            raise LedgerError(
-                f"the ledger {self._where} has no data set {dataset!r}: make it with "
-                "`dpgap ledger create`"
-            )
+            from dpgap.budget.requests import look_alike  # it needs this module
+
+            meant = look_alike(dataset, self.datasets())
+            mend = f"did you mean {meant!r}?" if meant else "make it with `dpgap ledger create`"
+            raise LedgerError(f"the ledger {self._where} has no data set {dataset!r}: {mend}")
         if found[-1].hash != found[-1].seal():
             raise LedgerError(
                 f"the last entry of {dataset!r} in {self._where} was edited: see `verify`"

@@ -18,7 +18,7 @@ from dpgap._package import public
 from dpgap.budget.account import Account, InMemoryBudget, granted
 from dpgap.data.counts import Table, counts
 from dpgap.data.private_counts import errors_without_answers
-from dpgap.exact.parameters import Rational, readable
+from dpgap.exact.parameters import Rational, readable, readable_down, readable_up
 from dpgap.pipelines.tables import Answer, Counted, answer, refuse_counts_of_all
 from dpgap.question import (
     Above,
@@ -247,6 +247,10 @@ class Session:
         return "\n\n".join((*map(str, self.releases), self._came_to()))
 
     def _came_to(self) -> str:
+        if self._purse is not None and (total := self._purse.total).delta:
+            spent = self._purse.spent.in_words(readable_up, total, joint=" and ")
+            left = self._purse.remaining.in_words(readable_down, total, joint=" and ")
+            return f"{spent} spent, {left} left."
         left = "" if self.remaining is None else f", {_epsilon(self.remaining)} left"
         return f"{_epsilon(self.spent)} spent{left}."
 
