@@ -64,7 +64,7 @@ def test_entries_are_found_by_any_spelling_of_the_name(url: str) -> None:
 def test_a_name_that_looks_like_that_of_a_data_set_is_corrected(url: str) -> None:
     ledger = Ledger(url)
     ledger.create("Verkauf", 1)
-    for ask in (ledger.account, ledger.steward, ledger.beside):
+    for ask in (ledger.account, ledger.steward):
         with pytest.raises(LedgerError, match=r"no data set 'verkauf ': did you mean 'Verkauf'\?$"):
             ask("verkauf ")
     with pytest.raises(LedgerError, match="no data set 'clinic': make it with"):

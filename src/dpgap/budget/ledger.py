@@ -246,6 +246,10 @@ class Ledger:
 
     def _last(self, dataset: str) -> Entry:
         with self._store.reading() as rows:
+            known = [] if rows.find(dataset) else rows.datasets()
+            if meant := requests.look_alike(dataset, known):
+                no = f"the ledger {self._store.where} has no data set {dataset!r}"
+                raise LedgerError(f"{no}: did you mean {meant!r}?")
             return rows.require(dataset)[-1]
 
     def _balance(

@@ -335,11 +335,10 @@ class Rows:
         """What `find` finds. The last entry must be there and match its hash."""
         found = self.find(dataset, **wanted)
         if not found:
-            from dpgap.budget.requests import look_alike  # it needs this module
-
-            meant = look_alike(dataset, self.datasets())
-            mend = f"did you mean {meant!r}?" if meant else "make it with `dpgap ledger create`"
-            raise LedgerError(f"the ledger {self._where} has no data set {dataset!r}: {mend}")
+            raise LedgerError(
+                f"the ledger {self._where} has no data set {dataset!r}: make it with "
+                "`dpgap ledger create`"
+            )
         if found[-1].hash != found[-1].seal():
             raise LedgerError(
                 f"the last entry of {dataset!r} in {self._where} was edited: see `verify`"
