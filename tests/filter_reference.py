@@ -262,6 +262,13 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def has_no_order(literal: str) -> bool:
+    """Whether a literal, as it is spelled, is refused beside <: true, false or a quoted number."""
+    number = _NUMBER.fullmatch(literal[1:-1]) if literal.startswith("'") else None
+    is_number = number is not None and len(number[0]) <= 64
+    return is_number or literal.lower() in ("true", "false")
+
+
 def matches(condition: Condition, row: dict[str, Any]) -> bool:
     """Whether a row matches a condition."""
     word, *rest = condition
@@ -386,8 +393,7 @@ def single_comparisons() -> list[Condition]:
     found: list[Condition] = []
     for name in COLUMNS:
         for place, literal in enumerate(literals_of(name)):
-            is_truth = literal.lower() in ("true", "false")
-            signs = EQUALS if is_truth else SIGNS
+            signs = EQUALS if has_no_order(literal) else SIGNS
             sign = signs[place % len(signs)]
             form = FORMS[place % len(FORMS)]
             first = ("day", form) if name == "dated" else ("compare", name)

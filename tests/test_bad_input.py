@@ -271,6 +271,17 @@ def test_decimals_and_fractions_are_read_from_text(text: str, number: str):
     assert rational("threshold", f"-{text.removeprefix('+')}") == -Fraction(number)
 
 
+def test_a_number_with_a_comma_is_told_with_a_point():
+    for text, point in {"1,5": "1.5", "-0,25": "-0.25", "1,000": "1000 or 1.000"}.items():
+        with pytest.raises(ValueError, match=f"not '{text}': write {point}$"):
+            rational("epsilon", text)
+    for text in ("1,5,0", "1.000,5", "ε", ",5"):
+        with pytest.raises(ValueError, match=f"not '{text}'$"):
+            rational("epsilon", text)
+    with pytest.raises(ValueError, match=r"threshold must .*: write 2\.5$"):
+        dpgap.SparseVector("2,5", 1, 1)
+
+
 @pytest.mark.parametrize("epsilon", ["1e-320", 1e-320, 5e-324, "1e-400", Fraction(1, 10**600)])
 def test_an_epsilon_smaller_than_any_float_is_refused_with_its_scale(epsilon):
     for mechanism in (

@@ -51,6 +51,7 @@ from dpgap.exact.parameters import (
     readable,
     readable_up,
     share,
+    with_point,
 )
 from dpgap.printable import column_name, printable
 
@@ -300,23 +301,21 @@ class _Reader:
         at, (column, form) = self._next.at, self._subject()
 
         def compared(sign: str, *literals: Literal) -> Comparison:
-            if form is not None and not all(map(_is_day, literals)):
-                raise _error(self._text, at, "day(…) is compared with days such as '2024-01-31'")
             if sign in ORDERS and isinstance(literals[0], bool):
                 raise _error(self._text, at, "true and false have no order: use = or !=")
             return Comparison(column, sign, literals, at, form)
 
         if self._next.kind == "sign":
-            return compared(_SIGNS[self._take().text], self._literal())
+            return compared(_SIGNS[self._take().text], self._literal(form))
         if self._takes("is"):
             is_not = self._takes("not")
             self._require("null", "null" if is_not else "null, or not null")
             return compared("is not null" if is_not else "is null")
         is_not = self._takes("not")
         if self._takes("between"):
-            low = self._literal()
+            low = self._literal(form)
             self._require("and", "and")
-            high = self._literal()
+            high = self._literal(form)
             if type(low) is not type(high):
                 raise _error(self._text, at, "between needs two numbers, or two texts")
             if is_not:
@@ -330,7 +329,7 @@ class _Reader:
                 raise _error(self._text, pattern_at, r"write \\ for one \, and \% or \_ for % or _")
             return compared("not like" if is_not else "like", pattern)
         self._require("in", "in, between or like" if is_not else _A_COMPARISON)
-        return compared("not in" if is_not else "in", *self._list())
+        return compared("not in" if is_not else "in", *self._list(form))
 
     def _subject(self) -> tuple[str, str | None]:
         """A column, and the form of its dates where it stands in day(…)."""
@@ -354,20 +353,24 @@ class _Reader:
             raise self._expected("a column")
         return self._take().text
 
-    def _list(self) -> list[Literal]:
+    def _list(self, form: str | None) -> list[Literal]:
         self._require("(", "( and a list")
         literals: list[Literal] = []
         while not literals or self._takes(","):
             at = self._next.at
-            literals.append(self._literal())
+            literals.append(self._literal(form))
             if type(literals[-1]) is not type(literals[0]):
                 why = "a list must hold numbers only, text only, or true and false"
                 raise _error(self._text, at, why)
         self._require(")", ", or )")
         return literals
 
-    def _literal(self) -> Literal:
+    def _literal(self, form: str | None = None) -> Literal:
+        """A number, text, true or false; a day if it stands beside a form of dates."""
         token = self._next
+        if form is not None and not _is_day(token.text[1:-1]):
+            why = "day(…) is compared with days, written as '2024-01-31' whatever their form there"
+            raise _error(self._text, token.at, why)
         if token.kind == "text":
             return self._take().text[1:-1].replace("''", "'")
         if token.text.lower() in ("true", "false"):
@@ -398,6 +401,9 @@ class _Reader:
 
     def _expected(self, what: str, hint: str = "") -> ValueError:
         after = f" after {self._last.text[:_SHOWN]!r}" if self._last else ""
+        number = re.sub("(?s)[^0-9,+-].*", "", self._text[self._last.at if self._last else 0 :])
+        if self._next.text == "," and with_point(number):
+            hint = f": write {with_point(number)}, as decimals have a point"
         return _error(self._text, self._next.at, f"expected {what}{after}{hint}")
 
 
@@ -417,9 +423,9 @@ def is_form(form: str) -> bool:
     return is_whole and len(form) <= _LONGEST_FORM and not {*"DMYhms"} & {*parts}
 
 
-def _is_day(literal: Literal) -> bool:
+def _is_day(literal: str) -> bool:
     with suppress(ValueError):
-        return date.fromisoformat(str(literal)).isoformat() == literal
+        return date.fromisoformat(literal).isoformat() == literal
     return False
 
 
@@ -775,7 +781,7 @@ def stated_counting(given: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, (value, default) in stated.items()
-        if (value != default if default else value is not default)
+        if (value is not None if default is None else str(value) != str(default))
     }
 
 

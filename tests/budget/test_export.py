@@ -92,12 +92,12 @@ def test_a_whole_export_is_verified_without_the_ledger(account: LedgerAccount) -
     text = account.ledger.export(documents=True)
     flaws, notes = verify_export(text, head=account.head)
     assert flaws == []
-    assert notes == [
-        (
-            "sales: the last entry in the file is 8. Compare its hash with the ledger or with a "
-            f"head that you noted: {account.head}"
-        )
-    ]
+    last = "sales: the last entry in the file is 8. "
+    assert notes == [f"{last}The head that you stated is in the file: it is that of entry 8"]
+    earlier = account.ledger.entries("sales")[3].hash
+    assert verify_export(text, head=earlier)[1][0].endswith("it is that of entry 3")
+    compare = "Compare its hash with the ledger or with a head that you noted: "
+    assert verify_export(text)[1] == [f"{last}{compare}{account.head}"]
     assert verify_export(text, head="0" * 64)[0] == [
         (
             f"no entry has the hash {'0' * 64}: the ledger was rewritten, truncated or restored "
@@ -216,7 +216,7 @@ def test_a_period_that_has_not_begun_is_a_flaw_of_an_export(url: str) -> None:
     ],
 )
 def test_what_is_no_export_is_refused_in_plain_words(text: str) -> None:
-    with pytest.raises(ValueError, match="must be JSON that `dpgap ledger export` wrote"):
+    with pytest.raises(ValueError, match="was damaged or edited after export, or is no export"):
         verify_export(text)
 
 

@@ -49,9 +49,21 @@ def test_more_than_there_is_is_refused_and_costs_nothing(
     epsilon: Fraction, delta: Fraction
 ) -> None:
     purse = InMemoryBudget(Amount(Fraction(1), Fraction(1, 10**6)))
-    with pytest.raises(BudgetExhausted, match="ε = 1, δ = 10⁻⁶ is left"):
+    with pytest.raises(BudgetExhausted, match="ε = 1 and δ = 10⁻⁶ are left"):
         purse.reserve(epsilon, "too much", delta)
     assert purse.spent == Amount(Fraction(0))
+
+
+def test_whoever_is_short_of_delta_is_told_that_there_is_none() -> None:
+    without, tiny = InMemoryBudget(Amount(Fraction(5))), Fraction(1, 10**6)
+    with pytest.raises(BudgetExhausted, match="δ = 10⁻⁶, and ε = 5 and δ = 0 are left: ask"):
+        without.reserve(Fraction(1), "it needs δ", tiny)
+    with pytest.raises(BudgetExhausted, match="this needs ε = 9, and ε = 5 is left: ask"):
+        without.reserve(Fraction(9), "it needs none")
+    used_up = InMemoryBudget(Amount(Fraction(5), tiny))
+    used_up.reserve(Fraction(1), "all of δ", tiny)
+    with pytest.raises(BudgetExhausted, match="this needs ε = 9, and ε = 4 and δ = 0 are left"):
+        used_up.reserve(Fraction(9), "it needs none")
 
 
 def test_an_error_leaves_the_reservation_spent() -> None:

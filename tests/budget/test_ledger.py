@@ -114,10 +114,13 @@ def test_asking_for_an_account_makes_no_file(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("where", ["ann:hunter2@localhost:1/none", "ann@:1/none?password=hunter2"])
-def test_a_password_is_never_shown(where: str) -> None:
+@pytest.mark.parametrize(
+    "where",
+    ["ann:hunter2@localhost:1/none", "ann@:1/none?password=hunter2", "ann:hunter2@x.invalid/y"],
+)
+def test_a_password_is_never_shown_but_what_to_check_is(where: str) -> None:
     ledger = Ledger(f"postgresql://{where}")
-    with pytest.raises(LedgerError, match="cannot be reached") as refusal:
+    with pytest.raises(LedgerError, match="is its server running, and may this user") as refusal:
         ledger.account("sales")
     assert "hunter2" not in str(refusal.value) + repr(ledger)
 

@@ -61,6 +61,16 @@ def test_entries_are_found_by_any_spelling_of_the_name(url: str) -> None:
     assert len(ledger.entries("cafe\u0301")) == 1
 
 
+def test_a_name_that_looks_like_that_of_a_data_set_is_corrected(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create("Verkauf", 1)
+    for ask in (ledger.account, ledger.steward):
+        with pytest.raises(LedgerError, match=r"no data set 'verkauf ': did you mean 'Verkauf'\?$"):
+            ask("verkauf ")
+    with pytest.raises(LedgerError, match="no data set 'clinic': make it with"):
+        ledger.account("clinic")
+
+
 def test_of_many_look_alikes_made_at_once_one_wins(url: str) -> None:
     """All of them before the ledger has a table: its making is part of the race."""
     names = ["sales", *LOOK_ALIKES]

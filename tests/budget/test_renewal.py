@@ -201,9 +201,9 @@ def test_delta_and_allowances_are_not_renewed_and_a_closed_budget_is_not(
     ("said", "words"),
     [
         ({"every": "year", "epsilon": 1}, "every must be one of 'day', 'week', 'month' or 'never'"),
-        ({"every": "week"}, "epsilon must be more than 0"),
-        ({"every": "week", "epsilon": -1}, "epsilon must be more than 0"),
-        ({"every": NEVER, "epsilon": 1}, "leave it out only to stop renewing"),
+        ({"every": "week"}, "epsilon must say what a period may cost"),
+        ({"every": "week", "epsilon": -1}, "epsilon must say what a period may cost"),
+        ({"every": NEVER, "epsilon": 1}, "or be left out to stop renewing"),
     ],
 )
 def test_what_cannot_be_renewed_is_refused(

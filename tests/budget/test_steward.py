@@ -131,9 +131,14 @@ def test_a_refusal_names_what_is_short_and_what_is_left_for_this_person(url: str
             "ann",
             QUARTER,
             tiny / 10,
-            r"'ann' may spend ε = 0\.5 .* left for them and ε = 0\.25, δ = 10⁻⁷ is",
+            r"'ann' may spend ε = 0\.5 .* so ε = 0\.5 and δ = 0 are left for them and ε = 0\.25",
         ),
-        ("bob", QUARTER, tiny / 2, r"'bob' may spend .* so ε = 0\.5, δ = 10⁻⁷ is left for them"),
+        (
+            "bob",
+            QUARTER,
+            tiny / 2,
+            r"'bob' may spend .* so ε = 0\.5 and δ = 10⁻⁷ are left for them",
+        ),
         ("bob", 1, tiny, r"'bob' may spend ε = 0\.5, δ = 10⁻⁷ .* allow more"),
         (
             "eve",
@@ -149,6 +154,9 @@ def test_a_refusal_names_what_is_short_and_what_is_left_for_this_person(url: str
             account.of(person).reserve_for(request)
     account.of("ann").reserve(QUARTER, "a pure one")
     assert account.balance.held == Amount(QUARTER)
+    pure = Ledger(url).create("clinic", 2)
+    with pytest.raises(BudgetExhausted, match="remaining ε = 2, δ = 0, requested ε = 1, δ ="):
+        pure.reserve_for(Request(Fraction(1), "top 1", delta=tiny))
 
 
 def test_what_is_left_is_what_is_left_for_this_person(

@@ -170,7 +170,6 @@ REFUSED = {
     "raise --epsilon 1 --reason r": "to raise it, state a larger one",
     "lower --epsilon 3 --reason r": "to lower it, state a smaller one",
     "lower --epsilon 0.1 --reason r": "has spent and reserved ε = 0.25",
-    "close": "--reason must say why",
     "close --reason ''": "--reason must say why",
     "allow --person ann --epsilon -1": "must not be less than 0",
     "bind --reason r": "--table, --unit, --neighbours or columns must be given",
@@ -185,8 +184,8 @@ REFUSED = {
     "renew --every week --off --epsilon 1": "state --every day, week or month, or --off",
     "renew --every year --epsilon 1": "state --every day, week or month, or --off",
     "renew --every never": "state --every day, week or month, or --off",
-    "renew --every week": "--epsilon must be more than 0",
-    "renew --off --epsilon 1": "--epsilon must be more than 0; leave it out only to stop renewing",
+    "renew --every week": "--epsilon must say what a period may cost",
+    "renew --off --epsilon 1": "--epsilon must say what a period may cost, or be left out to stop",
     "renew --off": "is not renewed now",
     "renew sales --every week --epsilon 1": "state the data set once",
     "export --month 2026-13": "--month must be a month such as 2026-10",
@@ -205,6 +204,26 @@ def test_what_a_steward_cannot_do_is_refused_and_writes_nothing(words: str) -> N
     name, *rest = shlex.split(words)
     assert REFUSED[words] in _refusal("ledger", name, *BUDGET, *rest)
     assert len(_book()) == 2
+
+
+@pytest.mark.parametrize("name", ["raise", "lower", "close", "bind", "write-off"])
+def test_help_says_which_acts_need_a_reason(name: str) -> None:
+    lines = _run("ledger", name, "--help").splitlines()
+    assert any("--reason" in line and "[required]" in line for line in lines)
+    done = CliRunner().invoke(app, ["ledger", name, *BUDGET, "--epsilon", "1"])
+    assert done.exit_code == 2
+    assert "--reason" not in _run("ledger", "renew", "--help").partition("[required]")[0]
+
+
+def test_an_allowance_for_somebody_who_never_asked_is_noted_once() -> None:
+    _create()
+    words = ["ledger", "allow", *BUDGET, "--person", "Anne", "--epsilon", "1", "--json"]
+    first, second = (CliRunner().invoke(app, words) for _ in range(2))
+    assert first.stderr == "dpgap: note: nobody called 'Anne' has asked yet\n"
+    assert json.loads(first.stdout)["entries"][0]["person"] == "Anne"
+    assert (second.exit_code, second.stderr) == (0, "")
+    refused = CliRunner().invoke(app, [*words[:-2], "-1"])
+    assert "note" not in refused.stderr
 
 
 @pytest.mark.parametrize("layout", [1, 2])
@@ -297,7 +316,8 @@ NO_EXPORT = {
     "sqlite:///budget.db": "is an address and no file: use --ledger sqlite:///budget.db",
     "budget.db": "is a database: use --ledger budget.db if it is a ledger",
     "release.json": "cannot be verified: it is a release document: `dpgap show` reads it",
-    "sold.csv": "sold.csv cannot be verified: the file must be JSON that `dpgap ledger export`",
+    "sold.csv": "sold.csv cannot be verified: the file was damaged or edited after export, or",
+    "flipped.json": "flipped.json cannot be verified: the file was damaged or edited after export",
     "nothing.json": "there is no file 'nothing.json' that can be read",
 }
 
@@ -307,6 +327,9 @@ def test_what_is_no_export_is_named_and_is_wrong_usage_but_no_flaw(file: str) ->
     _create()
     said = dpgap.NoisyMax(epsilon=1).release([3, 1]).to_json()
     Path("release.json").write_text(said)
+    export = bytearray(_run("ledger", "export", "--ledger", "budget.db").encode())
+    export[1] ^= 128  # it is no UTF-8 any more
+    Path("flipped.json").write_bytes(export)
     done = CliRunner().invoke(app, ["ledger", "verify", file])
     assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert NO_EXPORT[file] in done.stderr
@@ -338,6 +361,7 @@ def test_the_page_shows_data_sets_people_and_time_and_runs_nothing() -> None:
     assert "<dt>people</dt><dd>3</dd>" in page
     assert "<dt>under way or interrupted</dt><dd>2</dd>" in page
     assert "&lt;script&gt;" in page
+    assert "The ε of different data sets add up for people who are in both." in page
     for harm in ("<script", "<img", " style=", "onerror=alert(1)>", "http://", "https://", "url("):
         assert harm not in page
     assert page.count("<style>") == 1

@@ -151,15 +151,25 @@ def test_one_warning_tells_what_looks_like_a_slip_in_a_domain(
         assert [each.filename for each in told] == [__file__]
 
 
-def test_empty_lines_are_told_and_columns_may_repeat_their_items(tmp_path: Path) -> None:
+def _kinds_of(labels: list[Any]) -> list[Any]:
+    extended = pandas.Series(labels, dtype="string")  # whose missing value is pandas.NA
+    columns = pandas.Series(labels), extended, polars.Series(labels), pyarrow.array(labels)
+    return [labels, *columns, np.array(labels, dtype=object)]
+
+
+def test_empty_lines_and_repeated_items_are_told_also_of_columns(tmp_path: Path) -> None:
     path = tmp_path / "items.txt"
     path.write_text("fig\n\n\r\npea\n", encoding="utf-8")
     with pytest.warns(DomainWarning, match="2 empty"):
         assert read_domain(path).labels == ("fig", "pea")
-    twice = [*PUBLIC, *PUBLIC, None]
-    extended = pandas.Series(twice, dtype="string")  # whose missing value is pandas.NA
-    for column in (pandas.Series(twice), extended, polars.Series(twice), pyarrow.array(twice)):
-        assert read_domain(column).labels == tuple(PUBLIC)
+    for once in _kinds_of([*PUBLIC, None, None]):
+        assert read_domain(once).labels == tuple(PUBLIC)
+    for twice in _kinds_of([*PUBLIC, *PUBLIC, None]):
+        with pytest.warns(DomainWarning, match=f"its items: {len(PUBLIC)} repeated$"):
+            assert read_domain(twice).labels == tuple(PUBLIC)
+    for often in _kinds_of([*PUBLIC * 3, None]):
+        with pytest.warns(DomainWarning, match="repeated; was it read from the table[?]$"):
+            read_domain(often)
     with pytest.warns(DomainWarning, match="1 with spaces"):
         read_domain(pandas.Series(["fig "]))
 

@@ -71,6 +71,32 @@ def test_csv_files_without_a_header_or_with_broken_rows_are_refused(
         _counts(path, ["fig"])
 
 
+def test_a_row_with_another_line_ending_is_named_among_what_may_be_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "sold.csv"
+    path.write_bytes(b"who,what\r\n1,fig\r\n2,fig\n3,pea\r\n")
+    with pytest.raises(ValueError, match=r"or another line ending than the others \(LF among CRLF"):
+        _counts(path, ["fig"])
+
+
+@pytest.mark.parametrize("name", ["export.xlsx", "EXPORT.XLS"])
+def test_for_an_excel_file_the_error_says_how_to_read_it(name: str) -> None:
+    with pytest.raises(ValueError, match=r"read it with pandas\.read_excel, and pass the frame$"):
+        _counts(Path(name), ["fig"])
+    with pytest.raises(ValueError, match=r"not 'export\.txt'$"):
+        _counts(Path("export.txt"), ["fig"])
+
+
+def test_a_first_line_that_names_the_separator_is_to_be_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "sold.csv"
+    for first in ("sep=;", '"sep=;"', "sep=,"):
+        path.write_text(f"{first}\nwho;what\n1;fig\n")
+        with pytest.raises(ValueError, match="delete its first line, sep=") as refusal:
+            _counts(path, ["fig"])
+        assert "who" not in str(refusal.value)
+    path.write_text("sep=,who,what\n0,1,fig\n")
+    assert _counts(path, ["fig"]) == [1]
+
+
 def test_columns_are_told_where_it_is_known_that_they_are_names(tmp_path: Path) -> None:
     names = ["owned\x1b[2J", "long" * 99, *(f"column {place}" for place in range(23))]
     table = pandas.DataFrame({name: ["x"] for name in names})

@@ -100,6 +100,9 @@ def test_a_plan_prints_and_tabulates() -> None:
     plan = dpgap.plan(k=10, epsilon=1, monotonic=True)
     assert "Nothing has been spent" in str(plan)
     assert "<table>" in plan._repr_html_()
+    assert "monotonic" not in plan.guarantee
+    any_kind = "answers of any kind (for counts of a table state monotonic=True)"
+    assert any_kind in dpgap.plan(k=10, epsilon=1).guarantee
     assert list(plan.to_frame()["method"])[:3] == ["best", "joint", "ranked"]
     with pytest.raises(KeyError):
         plan["other"]

@@ -30,6 +30,7 @@ def test_what_is_left_is_known_after_each_answer() -> None:
         session.count(epsilon="0.25")
         session.top_k("what", k=2, epsilon=1, delta="1e-6", max_items=1)
     assert session.remaining == Fraction(1, 4)
+    assert repr(session).endswith("ε = 1.75 and δ = 10⁻⁶ spent, ε = 0.25 and δ = 0 left>")
     assert session.releases[0] is first
     assert len(session.releases) == 3
 
@@ -38,8 +39,9 @@ def test_a_session_never_spends_more_than_it_has() -> None:
     session = dpgap.Session(SOLD, unit="who", epsilon=1)
     with pytest.raises(dpgap.BudgetExhausted, match="and ε = 1 is left"):
         session.top_k("what", domain=ITEMS, k=1, epsilon="1.5")
-    with pytest.raises(dpgap.BudgetExhausted):
+    with pytest.raises(dpgap.BudgetExhausted, match="and ε = 1 and δ = 0 are left"):
         session.top_k("what", k=1, epsilon="0.5", delta="1e-9", max_items=1)
+    assert str(session) == "ε = 0 spent, ε = 1 left."
     assert session.spent == 0
     assert session.releases == ()
 

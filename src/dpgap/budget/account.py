@@ -92,15 +92,17 @@ class Amount:
         return [str(self.epsilon), str(self.delta)]
 
     def __str__(self) -> str:
-        return self._in_words(readable_up)
+        return self.in_words(readable_up)
 
     @property
     def at_least(self) -> str:
         """The amount in words, rounded down: what is left must never look like more."""
-        return self._in_words(readable_down)
+        return self.in_words(readable_down)
 
-    def _in_words(self, readable: Callable[[Fraction], str]) -> str:
-        delta = f", δ = {readable(self.delta)}" if self.delta else ""
+    def in_words(self, readable: Any, *beside: "Amount", joint: str = ", ") -> str:
+        """The amount in words; with its δ, if only 0, where it stands beside one that has a δ."""
+        has_delta = any(each.delta for each in (self, *beside))
+        delta = f"{joint}δ = {readable(self.delta)}" if has_delta else ""
         return f"ε = {readable(self.epsilon)}{delta}".replace("= ≈", "≈ ")
 
 
@@ -336,7 +338,7 @@ class InMemoryBudget(ProcessBound):
 
     def __init__(self, total: Amount) -> None:
         super().__init__()
-        self._total = total
+        self.total = total
         self._spent = Amount(Fraction(0))
         self._one_at_a_time = threading.Lock()
 
@@ -348,7 +350,7 @@ class InMemoryBudget(ProcessBound):
     @property
     def remaining(self) -> Amount:
         """What is left."""
-        return self._total - self._spent
+        return self.total - self._spent
 
     def reserve(
         self, epsilon: Fraction, purpose: str, delta: Fraction = Fraction(0)
@@ -357,10 +359,11 @@ class InMemoryBudget(ProcessBound):
         self.refuse_elsewhere("a session")
         wanted = Amount(epsilon, delta)
         with self._one_at_a_time:
-            if not (self._spent + wanted).fits(self._total):
+            if not (self._spent + wanted).fits(self.total):
+                left = self.remaining.in_words(readable_down, wanted, self.total, joint=" and ")
                 raise BudgetExhausted(
-                    f"this needs {wanted}, and {self.remaining.at_least} is left: ask with "
-                    f"less, or begin with more than {self._total}"
+                    f"this needs {wanted}, and {left} {'are' if 'δ' in left else 'is'} left: ask "
+                    f"with less, or begin with more than {self.total}"
                 )
             self._spent += wanted
         return _SetAside(wanted, self)

@@ -405,14 +405,17 @@ def _reserve(balance: Balance, asked: Entry) -> dict[str, Any]:
         later = last.renewal and f". The next {last.renewal.every} begins on {last.renewal.next}"
         raise BudgetExhausted(
             f"data set {last.dataset!r} cannot cover this release: total {last.granted.at_least}, "
-            f"spent {last.used}, reserved {last.held}, remaining {last.left.at_least}, requested "
-            f"{charge}{f'{later}, in UTC' if later else ''}"
+            f"spent {last.used}, reserved {last.held}, remaining "
+            f"{last.left.in_words(readable_down, charge, last.granted)}, requested {charge}"
+            f"{f'{later}, in UTC' if later else ''}"
         )
     if asked.allowance is not None and not charge.fits(balance.left):
+        left = balance.left.in_words(readable_down, charge, asked.allowance, joint=" and ")
         raise BudgetExhausted(
             f"{asked.person!r} may spend {asked.allowance.at_least} of data set {last.dataset!r} "
-            f"and has spent or reserved {asked.person_spent}, so {balance.left.at_least} is left "
-            f"for them and {charge} is too much: a steward can allow more"
+            f"and has spent or reserved {asked.person_spent}, so {left} "
+            f"{'are' if 'δ' in left else 'is'} left for them and {charge} is too much: a steward "
+            "can allow more"
         )
     mine = asked.person_spent + charge if asked.person else NOTHING
     return {"held": last.held + charge, "person_spent": mine}
@@ -485,7 +488,7 @@ def _renew(balance: Balance, asked: Entry) -> dict[str, Any]:
         every = None if said is None else said.every
         raise ValueError(f"every must be one of {known} or {NEVER!r}, not {every!r}")
     if (said.every == NEVER) != (said.epsilon == 0) or said.epsilon < 0:
-        raise ValueError("epsilon must be more than 0; leave it out only to stop renewing")
+        raise ValueError("epsilon must say what a period may cost, or be left out to stop renewing")
     if last.closed:
         raise ValueError(f"the budget of data set {last.dataset!r} is closed: it is not renewed")
     if said.every == NEVER and last.renewal is None:

@@ -226,6 +226,10 @@ class Ledger:
 
     def _last(self, dataset: str) -> Entry:
         with self._store.reading() as rows:
+            known = [] if rows.find(dataset) else rows.datasets()
+            if meant := requests.look_alike(dataset, known):
+                no = f"the ledger {self._store.where} has no data set {dataset!r}"
+                raise LedgerError(f"{no}: did you mean {meant!r}?")
             return rows.require(dataset)[-1]
 
     def _balance(
@@ -275,6 +279,8 @@ def _range(rows: Rows, dataset: str, since: str | None, until: str | None) -> tu
 _FORMAT = 2
 """The format of exports. Format 1 had no number, no documents, and only whole books."""
 _ORPHAN = "entry {} is missing, though its document is there"
+_HEAD = "The head that you stated is in the file: it is that of entry {}"
+_COMPARE = "Compare its hash with the ledger or with a head that you noted: {}"
 _NO_HEAD = (
     "no entry has the hash {}: the ledger was rewritten, truncated or restored from an older copy, "
     "or this is an export of other days"
@@ -295,7 +301,7 @@ def verify_export(text: str, *, head: str | None = None) -> tuple[list[str], lis
         if not all(type(name) is str and type(it.number) is int for name, it in kept):
             raise ValueError
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise ValueError("the file must be JSON that `dpgap ledger export` wrote") from None
+        raise ValueError("the file was damaged or edited after export, or is no export") from None
     if said.get("format", 1) > _FORMAT:
         raise ValueError(
             f"the file has format {said['format']}, which a later dpgap wrote: update dpgap"
@@ -333,10 +339,9 @@ def verify_export(text: str, *, head: str | None = None) -> tuple[list[str], lis
                 f"entries were not checked, only their hashes: {listed}"
             )
         if book:
-            notes.append(
-                f"{name}: the last entry in the file is {book[-1].number}. Compare its hash with "
-                f"the ledger or with a head that you noted: {book[-1].hash}"
-            )
+            told = [_HEAD.format(it.number) for it in book if it.hash == head]
+            told = told or [_COMPARE.format(book[-1].hash)]
+            notes.append(f"{name}: the last entry in the file is {book[-1].number}. {told[0]}")
     if head is not None and all(entry.hash != head for book in books.values() for entry in book):
         found.append(_NO_HEAD.format(head))
     return found, notes

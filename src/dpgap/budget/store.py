@@ -157,7 +157,7 @@ _TROUBLES = {
     "unable to open": "cannot be opened",
     "depend on it": "has tables that views of yours depend on: drop those views first",
     "permission denied": "does not let you do this",
-    "connection": "cannot be reached",
+    "connection|resolve": "cannot be reached (is its server running, and may this user connect?)",
 }
 
 

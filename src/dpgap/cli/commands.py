@@ -226,11 +226,12 @@ class CommandLine(typer.Typer):
         )
 
     def add(
-        self, command: Callable[..., None], *options: Parameter, **settings: Any
+        self, command: Callable[..., None], *options: Parameter, needed: Any = "", **settings: Any
     ) -> Callable[..., None]:
         """Add a function, under its own name unless settings of Typer state another one.
 
-        It has these options too, which are given to it as the dictionary `stated`.
+        It has these options too, which are given to it as the dictionary `stated`. What is `needed`
+        must be stated, though it has a default in a group of options.
         """
         taken: list[Parameter] = []
         groups: dict[str, tuple[Callable[..., Any], list[Parameter]]] = {}
@@ -248,6 +249,7 @@ class CommandLine(typer.Typer):
                 given[name] = kind(**{each.name: given.pop(each.name) for each in parameters})
             command(**given)
 
+        taken = [it.replace(default=Parameter.empty) if it.name == needed else it for it in taken]
         ordered = list(map(_as_option, taken))
         flat.__signature__ = signature(command).replace(parameters=ordered)  # type: ignore[attr-defined]
         flat.__annotations__ = {each.name: each.annotation for each in ordered} | {"return": None}

@@ -213,8 +213,8 @@ def verify(
     else:
         try:
             flaws, notes = verify_export(_export_in(file), head=head)
-        except (OSError, UnicodeError):
-            raise UsageError(f"there is no file {file!r} that can be read as UTF-8") from None
+        except OSError:
+            raise UsageError(f"there is no file {file!r} that can be read") from None
         except ValueError as error:
             raise UsageError(f"{file} cannot be verified: {error}") from None
     if json:
@@ -238,7 +238,7 @@ def _export_in(file: str) -> str:
         raise ValueError(f"it is a database: use --ledger {file} if it is a ledger")
     if b'"dpgap release"' in content[:10_000] and b'"dpgap": "ledger"' not in content[:100]:
         raise ValueError("it is a release document: `dpgap show` reads it")
-    return content.decode()
+    return content.decode(errors="replace")  # an export is ASCII: what cannot be read is damaged
 
 
 @ledger_app.add
@@ -251,19 +251,19 @@ def migrate(ledger: URL) -> None:
         typer.echo(printable(f"data set {name!r} has the third layout now"))
 
 
-@partial(ledger_app.add, name="raise")
+@partial(ledger_app.add, needed="reason", name="raise")
 def raise_total(act: Act, epsilon: Total, delta: Delta = None) -> None:
     """Grant a larger total."""
     act.tell(act.steward.raise_to(epsilon, delta=delta, reason=act.reason))
 
 
-@ledger_app.add
+@partial(ledger_app.add, needed="reason")
 def lower(act: Act, epsilon: Total, delta: Delta = None) -> None:
     """Grant a smaller total, though never less than is spent and reserved."""
     act.tell(act.steward.lower_to(epsilon, delta=delta, reason=act.reason))
 
 
-@ledger_app.add
+@partial(ledger_app.add, needed="reason")
 def close(act: Act) -> None:
     """End a budget for good: nothing more can be charged."""
     act.tell(act.steward.close(reason=act.reason))
@@ -277,10 +277,13 @@ def allow(
     delta: Annotated[str | None, "The most δ. Else: unchanged, or the same share as ε."] = None,
 ) -> None:
     """Say how much of the total one person may spend."""
+    known = {it.person for it in _opened(act.ledger).people(act.dataset)}
     act.tell(act.steward.allow(person, epsilon, delta=delta, reason=act.reason))
+    if person not in known:
+        say_error(f"note: nobody called {person!r} has asked yet")
 
 
-@ledger_app.add
+@partial(ledger_app.add, needed="reason")
 def bind(
     act: Act, facts: Facts, unbind: Annotated[bool, "Drop what is not stated again."] = False
 ) -> None:
@@ -320,7 +323,7 @@ def renew(
     act.tell(act.steward.renew(every=often, epsilon=epsilon, carry=carry, reason=reason))
 
 
-@ledger_app.add
+@partial(ledger_app.add, needed="reason")
 def write_off(
     ledger: URL,
     dataset: Dataset,

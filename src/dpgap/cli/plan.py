@@ -33,6 +33,7 @@ def plan(
 ) -> None:
     """Say which error to expect for an ε, or which ε an error takes; spend nothing."""
     from dpgap.exact.parameters import rational
+    from dpgap.pipelines.plan import IN_PYTHON
     from dpgap.pipelines.plan import plan as make_plan
     from dpgap.releases.plain import number
 
@@ -58,7 +59,7 @@ def plan(
 
     console = Console(highlight=False)
     print_table(made.cells(), console)
-    console.print(made.guarantee, markup=False)
+    console.print(made.guarantee.replace(IN_PYTHON, ""), markup=False)
 
 
 def _by_rank(text: str) -> dict[int, float]:

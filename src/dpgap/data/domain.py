@@ -149,8 +149,9 @@ def read_domain(domain: object) -> Domain:
     if isinstance(domain, str | Path):
         return _of_text(str(domain))
     for name in ("to_list", "tolist", "to_pylist"):
-        if hasattr(domain, name):  # a column, which may well repeat its items
-            return warn_of_oddities(domain_of(getattr(domain, name)(), _LIST))
+        if hasattr(domain, name):  # a column
+            domain = getattr(domain, name)()
+            break
     if isinstance(domain, bytes | dict) or not isinstance(domain, Iterable):
         raise TypeError(f"domain must be {ACCEPTED}, not {type(domain).__name__}")
     labels = list(domain)
@@ -195,6 +196,7 @@ def warn_of_oddities(domain: Domain, labels: Sequence[Any] = (), empty_lines: in
     found = ", ".join(f"{count} {what}" for what, count in odd.items() if count)
     if found:
         message = f"domain is taken as it is written, but look at its items: {found}"
+        message += "; was it read from the table?" if 2 * odd["repeated"] > named else ""
         warnings.warn(message, DomainWarning, stacklevel=_steps_outside())
     return domain
 

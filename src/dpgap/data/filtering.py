@@ -42,6 +42,7 @@ from dpgap.data import query, values
 from dpgap.data.engines.base import Engine, fresh_name
 from dpgap.data.private_counts import with_masked_errors
 from dpgap.data.sources import Frame, guessed, no_column
+from dpgap.exact.parameters import with_point
 from dpgap.question import (
     ORDERS,
     Clause,
@@ -124,17 +125,20 @@ def _family(kind: DType) -> str:
 
 def _misfit(literal: Literal, family: str, *, is_ordered: bool = False) -> str:
     """Why a literal does not go with a column; nothing if it does."""
+    number = str(literal) if query.is_number(str(literal)) else with_point(str(literal))
     if family in ("text", ANY):
-        if is_ordered and isinstance(literal, str) and _DATE.fullmatch(literal.strip()):
+        why = f"{'is' if family == 'text' else 'may be'} text, which is ordered letter by letter"
+        if not (is_ordered and isinstance(literal, str)) or re.match(_REAL_DAY, literal):
+            return ""
+        if _DATE.fullmatch(literal.strip()):
             return (
-                "is text, which is ordered letter by letter: only dates such as '2024-01-31' sort "
-                "by time. If the column has dates in another form, say which: "
-                "day(column, 'DD.MM.YYYY') >= '2024-01-31'"
+                f"{why}: only dates such as '2024-01-31' sort by time. If the column has dates in "
+                "another form, say which: day(column, 'DD.MM.YYYY') >= '2024-01-31'"
             )
-        return ""
+        mend = f"write {number} without quotes, or a whole date such as '2024-01-31'"
+        return number and f"{why}, so that '10' comes before '9': {mend}"
     if family in ("number", "huge") and not isinstance(literal, Decimal):
-        is_number = isinstance(literal, str) and query.is_number(literal)
-        return f"holds numbers: write {literal if is_number else 'a number'} without quotes"
+        return f"holds numbers: write {number or 'a number'} without quotes"
     if family == "huge" and abs(Decimal(literal)) >= 1 << 63:
         return "may be a HUGEINT, which Ibis cannot compare with so large a number: use less"
     if family == "truth" and not isinstance(literal, bool):

@@ -44,7 +44,8 @@ _Result = TypeVar("_Result")
 
 UNREADABLE = (
     "table could not be read; nothing was charged. A row of a file may have too few or too many "
-    "fields or an open quote; or the engine that holds the table refused or was stopped"
+    "fields, an open quote, or another line ending than the others (LF among CRLF); or the engine "
+    "that holds the table refused or was stopped"
 )
 
 _LET_THROUGH = (KeyboardInterrupt, SystemExit, GeneratorExit)

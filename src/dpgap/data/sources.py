@@ -412,7 +412,9 @@ def quoted(name: str) -> str:
 def _require_kind(path: str) -> str:
     kind = kind_of(path)
     if kind is None:
-        raise ValueError(f"table must be a file ending in {ACCEPTED}, not {path!r}")
+        is_excel = path.lower().endswith((".xlsx", ".xls"))
+        mend = ": read it with pandas.read_excel, and pass the frame" if is_excel else ""
+        raise ValueError(f"table must be a file ending in {ACCEPTED}, not {path!r}{mend}")
     if not os.path.isfile(path):
         raise FileNotFoundError(f"there is no file {path!r}")
     return kind
@@ -456,6 +458,8 @@ def _table(
             refusal = _NOT_DECODED
             field = f"CASE WHEN NOT contains({{0}}, '{_UNDECODED}') THEN {{0}} END"
         header, reader = _csv_reader(path, refusal)
+        if header[0].startswith("sep=") and not {*names.values()} <= {*header}:
+            raise ValueError("table must begin with names of columns: delete its first line, sep=…")
         require_columns(header, *names.values())
     elif kind == "json":
         with_masked_errors(lambda: _require_no_mark(path), f"{refusal} and no byte-order mark")

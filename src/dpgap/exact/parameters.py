@@ -179,10 +179,22 @@ def rational(name: str, value: object) -> Fraction:
         return Fraction(number)
     except (ValueError, ArithmeticError):
         shown = value if isinstance(value, Decimal) else repr(value)
+        point = with_point(str(value))
         raise ValueError(
             f"{name} must be a finite number such as 0.7, 1e-3 or 7/10, with an exponent within "
-            f"±{_MAX_EXPONENT}, not {shown}"
+            f"±{_MAX_EXPONENT}, not {shown}{point and f': write {point}'}"
         ) from None
+
+
+def with_point(text: str) -> str:
+    """A number with a comma as it must be written; nothing if it is none.
+
+    >>> with_point("-1,5"), with_point("1,000"), with_point("fig")
+    ('-1.5', '1000 or 1.000', '')
+    """
+    is_whole = re.fullmatch("[+-]?[1-9][0-9]{0,2},[0-9]{3}", text)  # one thousand, to some
+    point = f"{text.replace(',', '')} or " * bool(is_whole) + text.replace(",", ".")
+    return point if re.fullmatch("[+-]?[0-9]+,[0-9]+", text) else ""
 
 
 def _is_of_numpy(kind: str, value: object) -> bool:

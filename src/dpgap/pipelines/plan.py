@@ -130,6 +130,9 @@ class Expected:
     precision: float | None = None
 
 
+IN_PYTHON = " (for counts of a table state monotonic=True)"
+
+
 @public
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan(Table):
@@ -174,7 +177,7 @@ class Plan(Table):
     def guarantee(self) -> str:
         """What the rows are about, in plain words."""
         same = "counts that all move in the same direction"
-        kind = same if self.monotonic else "answers of any kind"
+        kind = same if self.monotonic else f"answers of any kind{IN_PYTHON}"
         split = "" if self.split is None else f", {readable(self.split)} of ε for selecting"
         told = ""
         if self.max_items is not None:

@@ -18,7 +18,7 @@ from dpgap._package import public
 from dpgap.budget.account import Account, Amount, InMemoryBudget, granted
 from dpgap.data.counts import Table, counts
 from dpgap.data.private_counts import errors_without_answers
-from dpgap.exact.parameters import Rational
+from dpgap.exact.parameters import Rational, readable_down, readable_up
 from dpgap.pipelines.tables import Answer, Counted, answer, refuse_counts_of_all
 from dpgap.question import (
     Above,
@@ -234,8 +234,13 @@ class Session:
         return "\n\n".join((*map(str, self.releases), self._came_to()))
 
     def _came_to(self) -> str:
-        left = "" if self.remaining is None else f", {Amount(self.remaining).at_least} left"
-        return f"{Amount(self.spent)} spent{left}."
+        if self._purse is None:
+            left = "" if self.remaining is None else f", {Amount(self.remaining).at_least} left"
+            return f"{Amount(self.spent)} spent{left}."
+        total = self._purse.total
+        spent = self._purse.spent.in_words(readable_up, total, joint=" and ")
+        left = self._purse.remaining.in_words(readable_down, total, joint=" and ")
+        return f"{spent} spent, {left} left."
 
     def __repr__(self) -> str:
         return f"<session: {len(self.releases)} releases, {self._came_to()[:-1]}>"

@@ -1,7 +1,7 @@
 """One self-contained page for a ledger: what was spent, by data set, by person and over time.
 
 No scripts, no fonts, no images, nothing from outside. Every name is made visible and escaped. The
-ε of different data sets protect different people and do not add up, so no sum is shown over them.
+ε of different data sets add up only for people who are in both, so no sum is shown over them.
 """
 
 from collections.abc import Iterable, Iterator
