@@ -137,7 +137,7 @@ def test_a_paid_answer_is_shown_again_for_nothing_and_says_so() -> None:
     again = json.loads(_run(*ask, "--json"))
     assert again["items"] == first["items"]
     assert again["epsilon_remaining"] == first["epsilon_remaining"] == 1
-    assert "nothing was charged" in " ".join(_run(*ask).split())
+    assert "no ε is charged" in " ".join(_run(*ask).split())
     assert json.loads(_run(*ask, "--json", "--fresh"))["epsilon_remaining"] == 0
     assert "the monthly report" in _run("ledger", "show", *BUDGET)
 

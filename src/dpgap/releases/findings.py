@@ -8,7 +8,6 @@ Two things can prove that an item is above a line: its lead, and the measurement
 proof may be wrong in 2.5 % of releases, so both together are wrong in at most 5 %.
 """
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
@@ -23,6 +22,7 @@ from dpgap.printable import column_name, visible
 from dpgap.question import HISTOGRAM
 from dpgap.releases.plain import attempted, in_words, ranks_in_words, separated
 from dpgap.releases.release import (
+    HEADINGS,
     HybridRelease,
     Measured,
     Release,
@@ -169,9 +169,8 @@ def _total(release: Total) -> Iterator[str]:
     """What a count or a total comes to; and reasons why it may be near 0, if it is."""
     question, (low, high) = release.question, release.interval().tolist()
     rows = "" if question.where is None else " of the rows that the filter keeps"
-    scale = 1 if low.is_integer() and high.is_integer() else 10  # ends are rounded outwards
-    rounded = (math.floor(round(low * scale, 6)) / scale, math.ceil(round(high * scale, 6)) / scale)
-    ends = " to ".join(dict.fromkeys(f"{end:,.{scale // 10}f}" for end in rounded))
+    cells = release.cells()
+    ends = " to ".join(dict.fromkeys(cells[HEADINGS["low"]] + cells[HEADINGS["high"]]))
     the = "With this limit, the" if question.limits() else "The"
     yield f"{the} {measured_in(question)}{rows} is {ends} (95 % confidence)."
     yield from question.doubts()

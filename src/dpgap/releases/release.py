@@ -269,10 +269,10 @@ class Table(ABC):
         columns = self.columns()
         numbers = [columns[name] for name in columns if name not in (*NAMES, "p")]
         floats = [cell for column in numbers for cell in column if isinstance(cell, float)]
-        form, shown = f",.{int(not all(map(float.is_integer, floats)))}f", {}
+        digits, shown = int(not all(map(float.is_integer, floats))), {}
         for name, cells in columns.items():
             if name in NAMES or not cells or list(cells).count(None) < len(cells):
-                shown[name] = [_shown(cell, name, form) for cell in cells]
+                shown[name] = [_shown(cell, name, digits) for cell in cells]
         lows, highs = shown.get(HEADINGS["low"], []), shown.get(HEADINGS["high"], [])
         for place, low in enumerate(lows):
             if not low:  # an interval without a lower end
@@ -305,8 +305,8 @@ class Table(ABC):
         return self._showing.cell(self)
 
 
-def _shown(cell: Any, name: str, form: str) -> str:
-    """A cell as it is shown; `form` is that of its number. Names are untrusted."""
+def _shown(cell: Any, name: str, digits: int) -> str:
+    """A cell as it is shown; ends of intervals are rounded outwards. Names are untrusted."""
     if name in NAMES:
         return visible(plain(cell))
     if not isinstance(cell, float | None):
@@ -315,7 +315,11 @@ def _shown(cell: Any, name: str, form: str) -> str:
         return ""
     if name == "p":
         return p_text(cell)
-    return f"{cell:{form}}" if abs(cell) < 1e15 else f"{cell:.6g}"
+    if abs(cell) >= 1e15:
+        return f"{cell:.6g}"
+    if name in _OUTWARDS:
+        cell = _OUTWARDS[name](round(cell * 10**digits, 6)) / 10**digits
+    return f"{cell:,.{digits}f}"
 
 
 def p_text(p: float) -> str:
@@ -825,6 +829,7 @@ HEADINGS = {
     "give_or_take": "give or take",
 }
 """What columns are called for people, where that is not their name in documents."""
+_OUTWARDS = {HEADINGS["low"]: math.floor, HEADINGS["high"]: math.ceil}
 
 
 def measured_columns(release: Measured) -> dict[str, list[Any]]:
