@@ -446,14 +446,11 @@ class Rows:
 
     def orphans(self, dataset: str | None = None) -> list[tuple[str, int]]:
         """The data sets and numbers of documents that have no entry: all, or of one data set."""
-        kept, entry = self._documents.c, self._table.c
-        paired = (kept.dataset == entry.dataset) & (kept.number == entry.number)
-        joined = self._documents.outerjoin(self._table, paired)
-        found = sql.select(kept.dataset, kept.number).select_from(joined)
-        found = found.where(entry.number.is_(None)).order_by(kept.dataset, kept.number)
-        if dataset is not None:
-            found = found.where(kept.dataset == dataset)
-        return [(name, number) for name, number in self.connection.execute(found)]
+        documents, entries = self._documents.c, self._table.c
+        kept = sql.select(documents.dataset, documents.number)
+        alone = kept.except_(sql.select(entries.dataset, entries.number))
+        found = sorted(self.connection.execute(alone))
+        return [(name, number) for name, number in found if dataset in (None, name)]
 
     def archived(self, dataset: str) -> int:
         """How many characters the documents of a data set have, added up."""

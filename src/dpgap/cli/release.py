@@ -244,8 +244,7 @@ def show(
     release = read_release(_content(file))
     for kind, target in files.items():
         target.write(output.rendered(kind, release))
-    remaining = release.epsilon - getattr(release, "spent", release.epsilon)
-    say(release.to_json() if output.json else shown(release, remaining))
+    say(release.to_json() if output.json else shown(release, release.remaining))
     if (entry := release.made.ledger) is not None:
         say_error(
             f"note: the document says that entry {entry.entry} of data set {entry.dataset!r} paid "
@@ -371,7 +370,7 @@ def release(kind: str, file: TABLE, stated: dict[str, Any], payer: Payer, output
         )
     remaining, whose = None, "" if account is None else f"for you in data set {account.dataset!r}"
     with suppress(Exception, KeyboardInterrupt):  # the ledger may be out of reach by now
-        remaining = made.epsilon - made.spent if account is None else account.remaining
+        remaining = made.remaining if account is None else account.remaining
     as_object = partial(to_json, made, remaining)
     puts: list[Put] = []
     for each, target in files.items():
