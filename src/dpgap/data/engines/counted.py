@@ -269,7 +269,7 @@ def count_in_engine(
 
     def make(place: int) -> PrivateCounts:
         of_group = tallied[tallied[:, 0] == place, 1:]
-        part = engine.of_group(frozen, place)
+        part = frozen.filter(nw.col("group") == place)
         return CountsInEngine(labels, engine, part, numbers, of_group, kept, **facts)
 
     return CountsByGroup(groups.labels, make, question)
