@@ -234,7 +234,12 @@ class PrivateCounts(ABC):
                 f"domain must have at most {MAX_EXPANDED:,} items for this mechanism, "
                 f"not {len(self):,}"
             )
-        return np.concatenate([chunk.at(np.arange(chunk.length)) for chunk in self.in_order()])
+        parts = []
+        for chunk in self.in_order():
+            part = np.zeros(chunk.length, dtype=np.int64)
+            part[slice(None) if chunk.places is None else chunk.places] = chunk.values
+            parts.append(part)
+        return np.concatenate(parts)
 
     @abstractmethod
     def in_order(self) -> Iterator[Chunk]:

@@ -100,11 +100,10 @@ class Spark(Engine):
         each, part, size = np.array(sorted(sizes)).T
         ends = np.cumsum(size)
         starts = ends - size
-        place = starts[np.searchsorted(each, counts)] + places
-        found = np.searchsorted(ends, place, side="right")
-        located: list[list[int]] = np.array(
-            [counts, part[found], place - starts[found], places]
-        ).T.tolist()
+        in_all = starts[np.searchsorted(each, counts)] + places
+        found = np.searchsorted(ends, in_all, side="right")
+        rows = np.array([counts, part[found], in_all - starts[found], places]).T
+        located: list[list[int]] = rows.tolist()
         return located
 
     @contextmanager
