@@ -94,7 +94,6 @@ MAX_CAP = 1 << 40
 
 _ENTRY = re.compile(r"^    (\w+)\n((?: {8}.+\n)+)", re.MULTILINE)
 _Call = TypeVar("_Call", bound=Callable[..., Any])
-_FINEST, _COARSEST = Fraction(1, 10**9), Fraction(10**9)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -450,8 +449,11 @@ def _error(text: str, at: int, why: str) -> ValueError:
     return ValueError(f"where: at character {at + 1}, {why}\n  {line}\n  {caret}")
 
 
-def _written(clause: Clause) -> str:
-    """A clause in its one spelling, with no more parentheses than it needs."""
+def _written(clause: Clause, *, is_within: bool = False) -> str:
+    """A clause in its one spelling, with no more parentheses than it needs.
+
+    `is_within` says that it is a part of "and" or "not".
+    """
     if isinstance(clause, Comparison):
         subject = _name(clause.column)
         if clause.form is not None:
@@ -460,14 +462,11 @@ def _written(clause: Clause) -> str:
         is_list = clause.sign in ("in", "not in")
         return f"{subject} {clause.sign} {f'({literals})' if is_list else literals}".rstrip(" ")
     # "and" binds closer than "or", and parts that are joined by the same word are one clause.
-    write = _written if clause.word == "or" else _within
-    parts = list(map(write, clause.parts))
-    return f"not {parts[0]}" if clause.word == "not" else f" {clause.word} ".join(parts)
-
-
-def _within(clause: Clause) -> str:
-    is_joined = isinstance(clause, Joined) and clause.word != "not"
-    return f"({_written(clause)})" if is_joined else _written(clause)
+    parts = [_written(part, is_within=clause.word != "or") for part in clause.parts]
+    if clause.word == "not":
+        return f"not {parts[0]}"
+    joined = f" {clause.word} ".join(parts)
+    return f"({joined})" if is_within else joined
 
 
 def _name(column: str) -> str:
@@ -1193,7 +1192,7 @@ def _require_sum(held: dict[str, Any], stated: Mapping[str, Any]) -> None:
         raise ValueError(
             f"at_least must be 0 or below, not {stated['at_least']!r}: a missing unit adds 0"
         )
-    if not _FINEST <= width <= _COARSEST or max(width.numerator, width.denominator) > 10**9:
+    if max(width.numerator, width.denominator) > 10**9:
         raise ValueError(
             f"step must be a number such as 0.01, from 10^-9 to 10^9, not {stated['step']!r}"
         )

@@ -203,8 +203,18 @@ class PrivateCounts(ABC):
         return self._size
 
     @property
+    def _size(self) -> int:
+        return self.stored if self.labels is None else len(self.labels)
+
+    @property
     @abstractmethod
-    def _size(self) -> int: ...
+    def stored(self) -> int:
+        """How many items have a count here; all others count 0."""
+
+    @property
+    def absent(self) -> int:
+        """How many items of the domain have no count here."""
+        return self._size - self.stored
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -225,10 +235,12 @@ class PrivateCounts(ABC):
                 f"domain must have at most {MAX_EXPANDED:,} items for this mechanism, "
                 f"not {len(self):,}"
             )
-        return self._expand()
-
-    @abstractmethod
-    def _expand(self) -> Integers: ...
+        parts = []
+        for chunk in self.in_order():
+            part = np.zeros(chunk.length, dtype=np.int64)
+            part[slice(None) if chunk.places is None else chunk.places] = chunk.values
+            parts.append(part)
+        return np.concatenate(parts)
 
     @abstractmethod
     def in_order(self) -> Iterator[Chunk]:
@@ -269,13 +281,9 @@ class CountsInMemory(PrivateCounts):
     """The count of each present item."""
 
     @property
-    def _size(self) -> int:
-        return len(self.labels)
-
-    @property
-    def absent(self) -> int:
-        """How many items of the domain count 0."""
-        return len(self.labels) - self.positions.size
+    def stored(self) -> int:
+        """How many items are present."""
+        return self.positions.size
 
     def groups(self) -> Groups:
         """The counts by value; all absent items are one more group, at 0."""
@@ -302,11 +310,6 @@ class CountsInMemory(PrivateCounts):
         present, ranks = np.sort(self.positions), secure_bits().distinct(many, self.absent)
         # Before the i-th present item there are as many absent ones as its position is above i.
         return ranks + np.searchsorted(present - np.arange(present.size), ranks, side="right")
-
-    def _expand(self) -> Integers:
-        counts = np.zeros(len(self.labels), dtype=np.int64)
-        counts[self.positions] = self.counts
-        return counts
 
     def in_order(self) -> Iterator[Chunk]:
         """All counts in the order of the domain, as one chunk."""

@@ -356,7 +356,7 @@ def read_file(
 def _decode(path: str, encoding: str, into: str) -> None:
     """Write the text of a file in UTF-8, with U+FFFD for what cannot be decoded.
 
-    Half a character at the end of the file is dropped where it would be a line of its own.
+    Half a character at the end of the file is dropped.
     """
     codec = _CODECS[encoding]
     private = partial(os.open, mode=0o600)
@@ -365,13 +365,9 @@ def _decode(path: str, encoding: str, into: str) -> None:
         if encoding == "utf-16" and data.startswith(codecs.BOM_UTF16_BE):
             codec = "utf-16-be"
         decoder = codecs.getincrementaldecoder(codec)("replace")
-        text, end = decoder.decode(data).removeprefix("\ufeff"), "\n"
-        while data:
-            made.write(text.encode())
-            end, data = text[-1:] or end, file.read(_BYTES_AT_ONCE)
-            text = decoder.decode(data)
-        if decoder.getstate()[0] and end not in "\r\n":
-            made.write(_UNDECODED.encode())
+        made.write(decoder.decode(data).removeprefix("\ufeff").encode())
+        while data := file.read(_BYTES_AT_ONCE):
+            made.write(decoder.decode(data).encode())
 
 
 def _other_than(name: str, taken: Sequence[str]) -> str:

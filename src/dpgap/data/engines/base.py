@@ -154,10 +154,6 @@ class Engine(ProcessBound, ABC):
         """The same rows, with whole numbers of a type whose sums cannot overflow."""
         return frame
 
-    def of_group(self, frozen: Lazy, group: int) -> Lazy:
-        """The frozen counts of one group."""
-        return frozen.filter(nw.col("group") == group)
-
     @abstractmethod
     def _collect(self, native: Any) -> list[Row]: ...
 

@@ -85,17 +85,8 @@ class CountsInEngine(PrivateCounts):
         """Let go of everything; also done when these answers are no longer used."""
         self.kept.close()
 
-    @property
-    def absent(self) -> int:
-        """How many items of the domain have no row."""
-        return 0 if self.numbers is None else len(self.numbers) - self.stored
-
     def __reduce__(self) -> NoReturn:
         raise TypeError("answers in an engine cannot be copied or pickled: count where they go")
-
-    @property
-    def _size(self) -> int:
-        return self.stored + self.absent
 
     def groups(self) -> Groups:
         """The count of counts; absent items are one more group, at 0."""
@@ -139,11 +130,6 @@ class CountsInEngine(PrivateCounts):
             named = map(text_of, items) if self.unknown else items
             return Found(np.full(len(items), -1, dtype=np.int64), tuple(named))
         return self._at(positions_in(self.numbers, np.array(items)))
-
-    def _expand(self) -> Integers:
-        """Every count crosses the wire."""
-        chunks = self.in_order()
-        return np.concatenate([chunk.at(np.arange(chunk.length)) for chunk in chunks])
 
     def in_order(self) -> Chunks:
         """All counts in the order of the domain, a chunk at a time."""
@@ -283,7 +269,7 @@ def count_in_engine(
 
     def make(place: int) -> PrivateCounts:
         of_group = tallied[tallied[:, 0] == place, 1:]
-        part = engine.of_group(frozen, place)
+        part = frozen.filter(nw.col("group") == place)
         return CountsInEngine(labels, engine, part, numbers, of_group, kept, **facts)
 
     return CountsByGroup(groups.labels, make, question)

@@ -24,21 +24,14 @@ class DuckDB(Engine):
     def __init__(self, relation: Any) -> None:
         Engine.__init__(self)
         self._relation = relation
-        self._tables: dict[int, str] = {}
-
-    def _sql(self, query: str) -> Lazy:
-        return lazy(_run(self._relation, query))
 
     def freeze(self, frame: Lazy) -> Lazy:
         name, view = fresh_name(), fresh_name()
         _run(frame.to_native(), f"CREATE TEMP TABLE {name} AS SELECT * FROM {view}", view)
-        frozen = self._sql(f"SELECT * FROM {name}")
-        self._tables[id(frozen.to_native())] = name
-        return frozen
+        return lazy(_run(self._relation, f"SELECT * FROM {name}").set_alias(name))
 
     def _drop(self, frozen: Lazy) -> None:
-        name = self._tables.pop(id(frozen.to_native()))
-        _run(self._relation, f"DROP TABLE IF EXISTS {name}")
+        _run(self._relation, f"DROP TABLE IF EXISTS {frozen.to_native().alias}")
 
     def list_items(self, items: Sequence[str | None] | Sequence[int | None]) -> Lazy:
         kind = "BIGINT" if any(isinstance(each, int) for each in items) else "VARCHAR"
@@ -48,11 +41,11 @@ class DuckDB(Engine):
         item = f"unnest(CAST('{text}'::JSON AS {kind}[]))"
         if nul in text:
             item = f"replace({item}, '{nul}', chr(0))"
-        return self._sql(f"SELECT {item} AS item, unnest(range({len(items)})) AS position")
+        position = f"unnest(range({len(items)})) AS position"
+        return lazy(_run(self._relation, f"SELECT {item} AS item, {position}"))
 
     def shuffled(self, frame: Lazy, salt: str) -> Lazy:
-        name = self._tables[id(frame.to_native())]
-        return self._sql(f"SELECT * FROM {name} ORDER BY md5(concat('{salt}', item))")
+        return lazy(frame.to_native().order(f"md5(concat('{salt}', item))"))
 
     def keep_few(self, frame: Lazy, cells: Sequence[str], most: int, key: str) -> Lazy:
         own = ", ".join(f'"{name}"' for name in cells)
@@ -62,24 +55,16 @@ class DuckDB(Engine):
         ranked = frame.to_native().project(f"*, {rank}").filter(f"rank <= {most}")
         return lazy(ranked.project("* EXCLUDE (rank)"))
 
-    def of_group(self, frozen: Lazy, group: int) -> Lazy:
-        name = self._tables[id(frozen.to_native())]
-        part = f'(SELECT item, units FROM {name} WHERE "group" = {group})'
-        of_group = self._sql(f"SELECT * FROM {part}")
-        self._tables[id(of_group.to_native())] = part
-        return of_group
-
     def _collect(self, native: Any) -> list[Row]:
         rows: list[Row] = native.fetchall()
         return rows
 
     def _batches(self, frame: Lazy, size: int) -> Iterator[Batch]:
         frozen = self.freeze(frame)  # in order, so that pages are ranges of rows
-        name = self._tables[id(frozen.to_native())]
         try:
             for start in count(0, size):
                 page = f"WHERE rowid >= {start} AND rowid < {start + size}"
-                rows = _run(self._relation, f"SELECT * FROM {name} {page}")
+                rows = _run(self._relation, f"SELECT * FROM {frozen.to_native().alias} {page}")
                 columns: Batch = rows.fetchnumpy()
                 if not columns["units"].size:
                     return
@@ -89,26 +74,26 @@ class DuckDB(Engine):
 
     def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
         look_up = self._one_by_one if len(wanted) <= FEW else self._numbered
-        return self._collect(_run(self._relation, look_up(self._tables[id(native)], wanted)))
+        return self._collect(_run(self._relation, look_up(f"({native.sql_query()})", wanted)))
 
-    def _one_by_one(self, name: str, wanted: Sequence[Member]) -> str:
+    def _one_by_one(self, rows: str, wanted: Sequence[Member]) -> str:
         setting = _run(self._relation, "SELECT current_setting('preserve_insertion_order')")
         ((keeps_order,),) = setting.fetchall()
         order = "" if keeps_order else "ORDER BY item"
         return " UNION ALL ".join(
-            f"(SELECT item, units, {place} AS place FROM {name} WHERE units = {units} "
+            f"(SELECT item, units, {place} AS place FROM {rows} WHERE units = {units} "
             f"{order} LIMIT 1 OFFSET {place})"
             for units, place in wanted
         )
 
-    def _numbered(self, name: str, wanted: Sequence[Member]) -> str:
+    def _numbered(self, rows: str, wanted: Sequence[Member]) -> str:
         counts, places = map(list, zip(*wanted, strict=True))
         return f"""
             WITH wanted AS MATERIALIZED
                 (SELECT unnest({counts}) AS units, unnest({places}) AS place)
             SELECT item, units, place
             FROM (SELECT item, units, row_number() OVER (PARTITION BY units) - 1 AS place
-                FROM {name} WHERE units IN (SELECT units FROM wanted))
+                FROM {rows} WHERE units IN (SELECT units FROM wanted))
             JOIN wanted USING (units, place)"""
 
 

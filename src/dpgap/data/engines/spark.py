@@ -76,9 +76,8 @@ class Spark(Engine):
     def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
         """A partition's rows are numbered once for all members that are looked for in it."""
         parted = native.withColumn("part", f.shiftright("row", _PLACE_BITS))
-        known = self._collect(self._locate(parted, wanted))
         places = self._session.createDataFrame(
-            known, "units bigint, part bigint, nth bigint, place bigint"
+            self._locate(parted, wanted), "units bigint, part bigint, nth bigint, place bigint"
         )
         nth = f.row_number().over(Window.partitionBy("units", "part").orderBy("row"))
         found = (
@@ -93,25 +92,19 @@ class Spark(Engine):
         )
         return self._collect(found)
 
-    def _locate(self, parted: Any, wanted: Sequence[Member]) -> Any:
+    def _locate(self, parted: Any, wanted: Sequence[Member]) -> list[list[int]]:
         """For each member: its count, its partition, its place there, and its place in all."""
-        asked = f.broadcast(
-            self._session.createDataFrame(list(wanted), "units bigint, place bigint")
-        )
-        sizes = (
-            parted.join(asked.select("units").distinct(), "units", "leftsemi")
-            .groupBy("units", "part")
-            .agg(f.count("*").alias("size"))
-        )
-        earlier = (
-            Window.partitionBy("units").orderBy("part").rowsBetween(Window.unboundedPreceding, -1)
-        )
-        spans = sizes.withColumn("before", f.coalesce(f.sum("size").over(earlier), f.lit(0)))
-        return (
-            asked.join(spans, "units")
-            .filter("place >= before AND place < before + size")
-            .select("units", "part", (f.col("place") - f.col("before")).alias("nth"), "place")
-        )
+        counts, places = np.array(wanted).T
+        of_counts = parted.filter(f.col("units").isin([units for units, _ in wanted]))
+        sizes = self._collect(of_counts.groupBy("units", "part").count())
+        each, part, size = np.array(sorted(sizes)).T
+        ends = np.cumsum(size)
+        starts = ends - size
+        in_all = starts[np.searchsorted(each, counts)] + places
+        found = np.searchsorted(ends, in_all, side="right")
+        rows = np.array([counts, part[found], in_all - starts[found], places]).T
+        located: list[list[int]] = rows.tolist()
+        return located
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
