@@ -171,13 +171,13 @@ class JointTopK(Selecting[Candidates, JointRelease]):
 
     def draw_paid(self, candidates: Candidates) -> Draw[TopSet]:
         """Select; the caller has paid. Members are in an order that says nothing."""
-        bits, by_value = secure_bits(), _by_value(candidates)
-        values = by_value.private_answers
-        classes = Classes(values, by_value.groups.sizes, self.k)
+        bits, found = secure_bits(), by_value(candidates)
+        values = found.private_answers
+        classes = Classes(values, found.groups.sizes, self.k)
         won = select_classes(self.half_step_law, classes, 1, bits)
         groups, places = classes.draw_members(int(won.classes[0]), bits)
         shuffled = bits.distinct(groups.size, groups.size)  # where a domain has no order of its own
-        positions, labels = by_value.find(groups[shuffled], places[shuffled])
+        positions, labels = found.find(groups[shuffled], places[shuffled])
         order = np.argsort(positions, kind="stable")
         if labels is not None:
             labels = tuple([labels[at] for at in order.tolist()])
@@ -210,7 +210,7 @@ class JointTopK(Selecting[Candidates, JointRelease]):
         )
 
 
-def _by_value(candidates: Candidates) -> InGroups:
+def by_value(candidates: Candidates) -> InGroups:
     """Equal answers in groups."""
     if isinstance(candidates, InGroups):
         return candidates
