@@ -74,6 +74,7 @@ class Forecast:
         self._counts = np.concatenate([top_sizes, high - low + 1.0])
         self._cells = top.size
         places = np.concatenate([top, [k, k + 1], low, high]).astype(np.float64)
+        self._parts = np.cumsum([top.size, 2, low.size])
         self._ranks = np.array(ranks, dtype=np.float64)
         self._weights = _weights(places, self._ranks)
         self._above = np.concatenate([[0.0], np.cumsum(self._counts)])
@@ -92,12 +93,9 @@ class Forecast:
         """
         at = _counts(looks, self._weights)
         # Counts of the top cells and then the low cells, and the lead of rank k.
-        counts, borders = np.empty((len(at), self._counts.size)), self._cells + 2
-        counts[:, : self._cells] = at[:, : self._cells]
-        low, middle = counts[:, self._cells :], (at.shape[1] + borders) // 2
-        np.add(at[:, borders:middle], at[:, middle:], out=low)
-        low *= 0.5
-        lead = at[:, borders - 2] - at[:, borders - 1]
+        top, border, first, last = np.split(at, self._parts, axis=1)
+        counts = np.concatenate([top, 0.5 * (first + last)], axis=1)
+        lead = border[:, 0] - border[:, 1]
         return self._as_set(counts, lead, set_rates), self._as_ranked(counts, rank_rate)
 
     def _as_set(self, counts: Floats, lead: Floats, rates: Floats) -> Floats:
