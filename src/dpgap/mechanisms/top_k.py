@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, field
 from fractions import Fraction
 from functools import cache, partial
 from itertools import chain
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -311,6 +311,7 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
     noise: str = parameter(require_noise, default="laplace")
     grid: ExactOrNone = parameter(read_grid, default=None)
     law: RealLaw = derived(lambda self: law_for(self, self.k, self.noise))
+    _kind: ClassVar[type[TopKRelease]] = TopKRelease
 
     @remembered
     def in_steps(self) -> "NoisyTopK":
@@ -388,7 +389,7 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
     def build(self, drawn: Ranking) -> TopKRelease:
         """The release of what was drawn."""
         told = self.winners(drawn).selected()
-        return TopKRelease(self.epsilon, mechanisms=(MechanismUsed.of(self),), **told)
+        return self._kind(self.epsilon, mechanisms=(MechanismUsed.of(self),), **told)
 
 
 @public
@@ -416,6 +417,7 @@ class NoisyMax(NoisyTopK):
     """
 
     k: int = field(default=1, init=False)
+    _kind: ClassVar[type[TopKRelease]] = MaxRelease
 
     @errors_without_answers
     def release(
@@ -423,9 +425,6 @@ class NoisyMax(NoisyTopK):
     ) -> MaxRelease:
         """Select on secure exact noise: `answers`, `labels` and `account` as for `NoisyTopK`."""
         return cast(MaxRelease, NoisyTopK.release(self, answers, labels=labels, account=account))
-
-    def build(self, drawn: Ranking) -> MaxRelease:
-        return MaxRelease.of(NoisyTopK.build(self, drawn))
 
 
 # --------------------------------------------------------------------------------------------------
