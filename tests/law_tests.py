@@ -79,12 +79,13 @@ def sift(
     runs: int,
     bits: Bits,
     max_answers: int | None = None,
+    **pace: int,
 ) -> Sifted:
     """Run a Sparse Vector's kernel `runs` times on the same answers, in steps."""
     at_once = max(1, (1 << 16) // answers.size)
     batches = []
     for done in range(0, runs, at_once):
         sifting = Sifting(program, min(at_once, runs - done), bits, max_answers)
-        rows, *found = sifting.take(answers)
+        rows, *found = sifting.take(answers, **pace)
         batches.append((rows + done, *found, sifting.used, sifting.processed(answers.size)))
     return Sifted(*map(np.concatenate, zip(*batches, strict=True)))

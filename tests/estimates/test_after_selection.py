@@ -5,6 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from dpgap.estimates import after_selection as kernel
 from dpgap.estimates import blue
 from dpgap.estimates.after_selection import (
     Estimates,
@@ -78,32 +79,24 @@ def _races(line: float, runs: int, k: int, own: float, scale: float) -> tuple[Fl
     return truth + generator.normal(0, own, (runs, k)), leads
 
 
-def _finely(
-    monkeypatch: pytest.MonkeyPatch,
-    measured: Floats,
-    leads: Floats,
-    scale: float,
-    own: float,
-    line: Line,
-) -> Estimates:
+def _finely(measured: Floats, leads: Floats, scale: float, own: float, line: Line) -> Estimates:
     """Estimates at 800 places of the line, all likelihoods in logarithms."""
-    module = "dpgap.estimates.after_selection"
-    monkeypatch.setattr(f"{module}._POINTS", tuple((width, 800) for width in range(1, 6)))
-    monkeypatch.setattr(f"{module}._LARGEST_TILT", 0.0)
-    return after_selection(measured, leads, np.float64(scale), own, line)
+    tilts = np.minimum(own / scale, kernel._STEEPEST) + 0 * leads
+    winners = kernel._Winners(measured, measured - leads, tilts, own, in_logs=True)
+    with np.errstate(all="ignore"):
+        ends = kernel._narrowed(winners, line, *kernel._range(winners, line))
+        return Estimates(*kernel._averaged_at(kernel._between(*ends, 800), winners, line))
 
 
 @pytest.mark.parametrize("k", [2, 10, 25])
 @pytest.mark.parametrize(
     "line", [UnknownLine(3.0), NoisyThreshold(0.0, 6.0, 3.0)], ids=["unknown", "threshold"]
 )
-def test_a_much_finer_grid_changes_nothing(
-    line: Line, k: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_much_finer_grid_changes_nothing(line: Line, k: int) -> None:
     own, scale = 3.0, 8.0
     measured, leads = _races(0.0, 40, k, own, scale)
     found = after_selection(measured, leads, np.float64(scale), own, line)
-    means, variances = _finely(monkeypatch, measured, leads, scale, own, line)
+    means, variances = _finely(measured, leads, scale, own, line)
     assert np.abs(found.means - means).max() < 1e-5 * own
     assert np.median(np.abs(found.means - means)) < 1e-6 * own
     assert np.abs(found.variances - variances).max() < 1e-4 * own**2
@@ -111,12 +104,12 @@ def test_a_much_finer_grid_changes_nothing(
 
 @pytest.mark.parametrize(("k", "scale"), [(200, 1.0), (200, 0.5), (10, 0.1), (200, 6.0)])
 def test_many_winners_and_fine_noise_are_estimated_as_on_a_much_finer_grid(
-    k: int, scale: float, monkeypatch: pytest.MonkeyPatch
+    k: int, scale: float
 ) -> None:
     own, line = 3.0, UnknownLine(3.0)
     measured, leads = _races(0.0, 4, k, own, scale)
     found = after_selection(measured, leads, np.float64(scale), own, line)
-    means, variances = _finely(monkeypatch, measured, leads, scale, own, line)
+    means, variances = _finely(measured, leads, scale, own, line)
     assert np.abs(found.means - means).max() < 0.005 * own
     assert np.abs(found.variances - variances).max() < 0.005 * own**2
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import GeometricNoise, LaplaceNoise
-from dpgap.exact.reals import decide
+from dpgap.exact.reals import decide, exponential_bounds
 from dpgap.mechanisms.top_k import top_draws
 from law_tests import LEVEL, chi_square_p, require_law
 from seams import quick_in
@@ -76,8 +76,12 @@ def test_a_shift_costs_what_the_law_says(step: int, shift: int, scale: Fraction)
         assert math.log(here / there) <= float(law.cost(shift)) + 1e-9
 
 
+def _sums(words: np.ndarray) -> np.ndarray:
+    return np.array(exponential_bounds(1.0, words))
+
+
 def _coins(law: GeometricNoise, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    low, _ = law.coin_bounds(InsecureSeededBits(seed).words(DRAWS))
+    low, _ = law.quantile_bounds(_sums(InsecureSeededBits(seed).words(DRAWS)))
     return np.floor(low).astype(np.int64), low - np.floor(low)
 
 
@@ -105,11 +109,13 @@ def test_what_the_floor_cuts_off_would_be_no_coin():
 def test_floats_enclose_noise_and_coin_and_are_tight(scale: Fraction):
     law, bits = GeometricNoise(scale), InsecureSeededBits(7)
     words = bits.words(200)
-    low, high = law.coin_bounds(words)
+    low, high = law.quantile_bounds(_sums(words))
     least, most = law.floor_bounds(words)
     for at, word in enumerate(words.tolist()):
+        (draw,) = top_draws(law, 1, [word], bits)
+        below, above = draw(0)
+        assert low[at] <= below <= above <= high[at]
         inner = law.with_coin(word, bits)(0)
-        assert low[at] <= inner[0] <= inner[1] <= high[at]
         assert least[at] <= math.floor(inner[0]) <= math.floor(inner[1]) <= most[at]
     assert (high - low).max() < 1e-12 * max(1.0, float(scale))
     assert (least == most).mean() > 0.9

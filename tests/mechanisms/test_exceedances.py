@@ -22,11 +22,11 @@ RUNS = 2_000
 VALUES, PLACES, SIZE = np.array([9, 3, 6]), np.array([2, 40, 41]), 60
 
 
-def _sparse(mechanism: dpgap.SparseVector, seed: int) -> list[list[tuple[int, ...]]]:
+def _sparse(mechanism: dpgap.SparseVector, seed: int, **pace: int) -> list[list[tuple[int, ...]]]:
     bits, views = InsecureSeededBits(seed), ([], [], [])
     for _ in range(RUNS):
         sifting = Sifting(mechanism.in_steps(), 1, bits, None)
-        found = sifting.take_sparse(VALUES, PLACES, SIZE)
+        found = sifting.take_sparse(VALUES, PLACES, SIZE, **pace)
         processed = sifting.processed(SIZE)
         _view(views, found.indices, found.branches, found.gaps, sifting.used[0], processed)
     return views
@@ -64,17 +64,12 @@ def _dense(mechanism: dpgap.SparseVector, seed: int) -> list[list[tuple[int, ...
         {("laplace", True, 1), ("exponential", False, 64)},
     ),
 )
-def test_sparse_and_plain_streams_agree_in_law(
-    noise: str, adaptive: bool, few: int, monkeypatch: pytest.MonkeyPatch
-):
-    from dpgap.mechanisms import sparse_vector as sparse_vector_kernel
-
-    monkeypatch.setattr(sparse_vector_kernel, "_FEW", few)
-    monkeypatch.setattr(sparse_vector_kernel, "_SHORTEST", 7)
+def test_sparse_and_plain_streams_agree_in_law(noise: str, adaptive: bool, few: int):
     kind = dpgap.AdaptiveSparseVector if adaptive else dpgap.SparseVector
     facts = {"monotonic": True, "noise": noise, **({"drain": True} if adaptive else {})}
     mechanism, wrong = kind(6, 2, 2, **facts), kind(6, 2, "1.4", **facts)
-    sparse, plain, other = _sparse(mechanism, 1), _dense(mechanism, 2), _dense(wrong, 3)
+    sparse = _sparse(mechanism, 1, few=few, shortest=7)
+    plain, other = _dense(mechanism, 2), _dense(wrong, 3)
     for one, two in zip(sparse, plain, strict=True):
         assert homogeneous_p(one, two) > LEVEL
     assert min(homogeneous_p(one, two) for one, two in zip(sparse, other, strict=True)) < LEVEL

@@ -14,11 +14,17 @@ from dpgap.estimates.errors import COINS
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import GeometricNoise
 from dpgap.exact.reals import decide, scaled
-from dpgap.mechanisms.histogram import Wanted, best_grouped, best_of
+from dpgap.mechanisms.histogram import Wanted, best_of
+from dpgap.mechanisms.top_k import top_draws
 from law_tests import LEVEL, homogeneous_p, tally_p
 from seams import quick_in, words_drawn
 
 RUNS = 3_000
+
+
+def one_by_one(law, answers, wanted, bits):
+    """The best of answers that are groups of one."""
+    return best_of(law, answers, np.ones_like(answers), wanted, bits)[0]
 
 
 class _SameNoise:
@@ -33,9 +39,8 @@ class _SameNoise:
 
     def with_coin(self, law: GeometricNoise) -> tuple[int, int]:
         """The noise and its coin, rounded down to 2^24ths."""
-        return divmod(
-            decide(scaled(COINS, law.with_coin(next(self._words), self._bits)), math.floor), COINS
-        )
+        (draw,) = top_draws(law, 1, [next(self._words)], self._bits)
+        return divmod(decide(scaled(COINS, draw), math.floor), COINS)
 
 
 @settings(max_examples=150, deadline=None)
@@ -51,11 +56,11 @@ def test_the_kernel_returns_the_best_of_what_the_program_says(answers, k, line, 
     noisy = mechanism.run(answers, _SameNoise(seed, len(answers)))
     same = _SameNoise(seed, len(answers))
     with_coins = [(answer + n, c) for answer in answers for n, c in [same.with_coin(mechanism.law)]]
-    best = best_of(mechanism.law, np.array(answers), Wanted(k, line), InsecureSeededBits(seed))
+    best = one_by_one(mechanism.law, np.array(answers), Wanted(k, line), InsecureSeededBits(seed))
     reached = sorted((value for value in noisy if line is None or value >= line), reverse=True)
     assert best.values.tolist() == reached[:k]
-    assert [noisy[place] for place in best.places.tolist()] == reached[:k]
-    assert len(set(best.places.tolist())) == best.places.size
+    assert [noisy[place] for place in best.groups.tolist()] == reached[:k]
+    assert len(set(best.groups.tolist())) == best.groups.size
     assert best.loser == (None if k is None or len(reached) <= k else sorted(with_coins)[-k - 1])
 
 
@@ -75,13 +80,13 @@ def test_floats_and_exact_numbers_choose_alike(groups, k, line, seed):
         low, high = original(self, sums)
         return low - 0.7, high + 0.7
 
-    quick, _ = best_grouped(law, values, sizes, wanted, InsecureSeededBits(seed))
+    quick, _ = best_of(law, values, sizes, wanted, InsecureSeededBits(seed))
     with mock.patch.object(GeometricNoise, "quantile_bounds", vague):
-        slow, _ = best_grouped(law, values, sizes, wanted, InsecureSeededBits(seed))
+        slow, _ = best_of(law, values, sizes, wanted, InsecureSeededBits(seed))
     # More is looked at where floats are vague, and so more bits are drawn: the best one is alike.
-    assert slow.places.size == quick.places.size
+    assert slow.groups.size == quick.groups.size
     assert slow.values[:1].tolist() == quick.values[:1].tolist()
-    assert slow.places[:1].tolist() == quick.places[:1].tolist()
+    assert slow.groups[:1].tolist() == quick.groups[:1].tolist()
 
 
 @settings(max_examples=60, deadline=None)
@@ -92,23 +97,16 @@ def test_floats_and_exact_numbers_choose_alike(groups, k, line, seed):
 )
 def test_one_by_one_exact_numbers_choose_what_floats_do(answers, k, seed):
     law, wanted = dpgap.NoisyHistogram(1).law, Wanted(k, None)
-    bounds, floors = GeometricNoise.coin_bounds, GeometricNoise.floor_bounds
+    bounds = GeometricNoise.quantile_bounds
 
-    def vague(self, words):
-        low, high = bounds(self, words)
+    def vague(self, sums):
+        low, high = bounds(self, sums)
         return low - 2.5, high + 2.5
 
-    def vague_floors(self, words):
-        low, high = floors(self, words)
-        return low - 3, high + 3
-
-    quick = best_of(law, np.array(answers), wanted, InsecureSeededBits(seed))
-    with (
-        mock.patch.object(GeometricNoise, "coin_bounds", vague),
-        mock.patch.object(GeometricNoise, "floor_bounds", vague_floors),
-    ):
-        slow = best_of(law, np.array(answers), wanted, InsecureSeededBits(seed))
-    assert slow.places.tolist() == quick.places.tolist()
+    quick = one_by_one(law, np.array(answers), wanted, InsecureSeededBits(seed))
+    with mock.patch.object(GeometricNoise, "quantile_bounds", vague):
+        slow = one_by_one(law, np.array(answers), wanted, InsecureSeededBits(seed))
+    assert slow.groups.tolist() == quick.groups.tolist()
     assert slow.values.tolist() == quick.values.tolist()
     assert slow.loser == quick.loser
 
@@ -122,10 +120,10 @@ def _coins_beside(largest: int, *, grouped: bool) -> list[int]:
     for seed in range(60):
         bits = InsecureSeededBits(seed)
         if grouped:
-            best, _ = best_grouped(law, answers, np.array([1, 3]), Wanted(1, None), bits)
+            best, _ = best_of(law, answers, np.array([1, 3]), Wanted(1, None), bits)
         else:
-            best = best_of(law, answers, Wanted(1, None), bits)
-        assert best.places.tolist() == [0]
+            best = one_by_one(law, answers, Wanted(1, None), bits)
+        assert best.groups.tolist() == [0]
         assert best.loser is not None
         coins.append(best.loser[1])
     return coins
@@ -160,8 +158,8 @@ TIED = [2, 1, 1, 1, 0]
 
 def test_one_by_one_the_winner_has_its_exact_law_ties_included():
     bits, law = InsecureSeededBits(1), dpgap.NoisyHistogram(1).law
-    found = [best_of(law, np.array(TIED), Wanted(1, None), bits) for _ in range(RUNS)]
-    samples = [(*best.places.tolist(), *best.values.tolist()) for best in found]
+    found = [one_by_one(law, np.array(TIED), Wanted(1, None), bits) for _ in range(RUNS)]
+    samples = [(*best.groups.tolist(), *best.values.tolist()) for best in found]
     assert tally_p(samples, _winner_law(TIED, 1)) > LEVEL
     assert tally_p(samples, _winner_law(TIED, 2)) < LEVEL
 
@@ -172,8 +170,8 @@ def test_grouped_the_winner_has_the_same_law_and_no_group_is_favoured(line: int 
     values, sizes, starts = np.array([2, 1, 0]), np.array([1, 3, 1]), np.array([0, 1, 4])
     samples, by_group = [], []
     for _ in range(RUNS):
-        best, places = best_grouped(law, values, sizes, Wanted(1, line), bits)
-        samples.append((int(starts[best.places[0]] + places[0]), int(best.values[0])))
+        best, places = best_of(law, values, sizes, Wanted(1, line), bits)
+        samples.append((int(starts[best.groups[0]] + places[0]), int(best.values[0])))
         # Had ties gone to the group that comes first, this one would have won.
         tied = best.loser is not None and best.loser[0] == best.values[0]
         by_group.append((0, samples[-1][1]) if tied else samples[-1])
@@ -204,14 +202,14 @@ def test_grouped_and_one_by_one_agree_in_law(case: str):
     def grouped(reach: int, seed: int):
         law, bits = dpgap.NoisyHistogram(1, reach=reach).law, InsecureSeededBits(seed)
         for _ in range(RUNS):
-            best, places = best_grouped(law, values, sizes, Wanted(k, line), bits)
-            yield seen(best, starts[best.places] + places)
+            best, places = best_of(law, values, sizes, Wanted(k, line), bits)
+            yield seen(best, starts[best.groups] + places)
 
     law, bits = dpgap.NoisyHistogram(1, reach=2).law, InsecureSeededBits(4)
     plain = []
     for _ in range(RUNS):
-        best = best_of(law, np.repeat(values, sizes), Wanted(k, line), bits)
-        plain.append(seen(best, best.places))
+        best = one_by_one(law, np.repeat(values, sizes), Wanted(k, line), bits)
+        plain.append(seen(best, best.groups))
     alike, other = list(grouped(2, 3)), list(grouped(3, 5))
     views = [lambda s: s[:2], lambda s: s[1:3], lambda s: s[2:]]
     p_values = [homogeneous_p([v(s) for s in alike], [v(s) for s in plain]) for v in views]
@@ -223,10 +221,10 @@ def test_a_trillion_absent_items_cost_nothing_and_may_win():
     law, bits = dpgap.NoisyHistogram(1).law, InsecureSeededBits(6)
     values, sizes = np.arange(500), np.full(500, 3)
     sizes[0] = 10**12
-    best, places = best_grouped(law, values, sizes, Wanted(10, None), bits)
+    best, places = best_of(law, values, sizes, Wanted(10, None), bits)
     assert words_drawn(bits) < 20 * values.size
     assert best.values[0] > 490
-    alone, places = best_grouped(law, values[:1], sizes[:1], Wanted(10, None), bits)
+    alone, places = best_of(law, values[:1], sizes[:1], Wanted(10, None), bits)
     assert 20 < alone.values[-1] <= alone.values[0] < 60
     assert len(set(places.tolist())) == 10
     assert places.max() > 10**10
@@ -234,7 +232,7 @@ def test_a_trillion_absent_items_cost_nothing_and_may_win():
 
 def test_where_noise_is_hardly_ever_there_the_ties_of_a_trillion_are_not_drawn():
     law, bits = dpgap.NoisyHistogram(60).law, InsecureSeededBits(7)
-    best, _ = best_grouped(law, np.array([0]), np.array([10**12]), Wanted(10, None), bits)
+    best, _ = best_of(law, np.array([0]), np.array([10**12]), Wanted(10, None), bits)
     assert best.values.tolist() == [0] * 10
     assert best.loser[0] == 0
     assert words_drawn(bits) < 200
@@ -244,7 +242,7 @@ def test_how_many_reach_a_line_is_binomial():
     law, bits, size = dpgap.NoisyHistogram(1).law, InsecureSeededBits(8), 10**9
     chance = float(law.tail(20))
     found = [
-        best_grouped(law, np.array([0]), np.array([size]), Wanted(None, 20), bits)[0].values
+        best_of(law, np.array([0]), np.array([size]), Wanted(None, 20), bits)[0].values
         for _ in range(2_000)
     ]
     assert all((values >= 20).all() for values in found)
@@ -258,6 +256,6 @@ def test_how_many_reach_a_line_is_binomial():
 def test_no_answers_at_all_return_nothing():
     nothing = np.empty(0, dtype=np.int64)
     law = dpgap.NoisyHistogram(1).law
-    best, places = best_grouped(law, nothing, nothing, Wanted(3, 15), InsecureSeededBits(1))
+    best, places = best_of(law, nothing, nothing, Wanted(3, 15), InsecureSeededBits(1))
     assert best.values.size == places.size == 0
     assert best.loser is None

@@ -24,8 +24,8 @@ values_of_answers = st.integers(0, 4) | st.integers(-(2**60), 2**60)
 epsilons = st.sampled_from(["1/100", "0.7", "3", "50"])
 
 
-def select_above(mechanism, answers, runs, bits):
-    return top_k_kernel.select(mechanism, answers, runs, bits, int(mechanism.threshold))
+def select_above(mechanism, answers, runs, bits, **pace):
+    return top_k_kernel.select(mechanism, answers, runs, bits, int(mechanism.threshold), **pace)
 
 
 def select_above_grouped(mechanism, values, sizes, bits):
@@ -144,12 +144,10 @@ def test_grouped_and_plain_selection_agree_in_law(case):
     assert homogeneous_p(own, view(plain(Fraction(10, 7), InsecureSeededBits(3)))) < LEVEL
 
 
-def test_many_runs_at_once_have_the_law_of_runs_pruned_one_by_one(monkeypatch):
+def test_many_runs_at_once_have_the_law_of_runs_pruned_one_by_one():
     mechanism, answers = dpgap.HybridTopK(2, 2, 2, monotonic=True), np.array([3, 3, 2, 0])
     whole = select_above(mechanism, answers, 6_000, InsecureSeededBits(5))
-    monkeypatch.setattr(top_k_kernel, "_SMALL", 0)
-    monkeypatch.setattr(top_k_kernel, "_FIRST_CHUNK", 2)
-    pruned = select_above(mechanism, answers, 6_000, InsecureSeededBits(6))
+    pruned = select_above(mechanism, answers, 6_000, InsecureSeededBits(6), small=0, first_chunk=2)
 
     def outcomes(cut):
         return np.hstack([cut.indices, np.minimum(cut.leads, 5)])

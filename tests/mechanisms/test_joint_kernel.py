@@ -110,17 +110,15 @@ def test_no_class_is_looked_at_twice_where_bounds_tie(monkeypatch):
     monkeypatch.setattr(joint_kernel, "_upper_bounds", tied)
     with np.errstate(all="ignore"):
         found, words = joint_kernel._contenders(
-            ExponentialNoise(Fraction(2)), classes, InsecureSeededBits(2)
+            ExponentialNoise(Fraction(2)), classes, InsecureSeededBits(2), 1 << 19
         )
     assert sorted(found.numbers) == list(range(classes.count))
     assert words.shape == (2, 1, classes.count)
 
 
-def test_blocks_of_classes_one_after_the_other_choose_the_same(monkeypatch):
+def test_blocks_of_classes_one_after_the_other_choose_the_same():
     """Many small blocks draw other bits, so the law is compared: level 1e-6."""
-    monkeypatch.setattr(joint_kernel, "_FEW", 0)
-    monkeypatch.setattr(joint_kernel, "_AT_ONCE", 2)
-    sampled = Sampled("few", 4_000)
+    sampled = Sampled("few", 4_000, few=0, block=2)
     assert sampled.p_value(1.0) > LEVEL
     assert sampled.p_value(1.3) < LEVEL
 
@@ -167,11 +165,11 @@ LAWS = {
 class Sampled:
     """How often each class won by each lead, and the p-value of that under its law."""
 
-    def __init__(self, case: str, runs: int) -> None:
+    def __init__(self, case: str, runs: int, **pace: int) -> None:
         values, sizes, k, epsilon = LAWS[case]
         classes = Classes(np.array(values), np.array(sizes), k)
         law = dpgap.JointTopK(k, epsilon, monotonic=True).half_step_law
-        chosen = select_classes(law, classes, runs, InsecureSeededBits(17))
+        chosen = select_classes(law, classes, runs, InsecureSeededBits(17), **pace)
         self.seen = np.zeros((classes.count, LEADS + 1))
         np.add.at(self.seen, (chosen.classes, np.minimum(chosen.leads, LEADS)), 1)
         self.margins = [classes.margin(at) for at in range(classes.count)]
@@ -185,9 +183,9 @@ class Sampled:
         return chi_square_p(cells, [*chances.ravel(), rest])
 
 
-def _require_law_of_classes(case: str) -> None:
+def _require_law_of_classes(case: str, **pace: int) -> None:
     """10⁵ runs follow the law, and not one with a class miscounted by a tenth, or by one."""
-    sampled = Sampled(case, 100_000)
+    sampled = Sampled(case, 100_000, **pace)
     require_law(sampled.p_value)
     likeliest = int(sampled.seen.sum(axis=1).argmax())
     size = sampled.sizes[likeliest]
@@ -203,15 +201,13 @@ def test_winners_and_leads_follow_the_exact_law_and_no_class_is_miscounted(case:
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", LAWS)
-def test_so_they_do_run_by_run_with_certain_losers_left_out(case: str, monkeypatch):
-    monkeypatch.setattr(joint_kernel, "_FEW", 0)
-    _require_law_of_classes(case)
+def test_so_they_do_run_by_run_with_certain_losers_left_out(case: str):
+    _require_law_of_classes(case, few=0)
 
 
 @pytest.mark.parametrize("case", quick_in(LAWS, {"ties at the border"}))
-def test_a_few_runs_with_certain_losers_left_out_follow_the_law(case: str, monkeypatch):
-    monkeypatch.setattr(joint_kernel, "_FEW", 0)
-    sampled = Sampled(case, 4_000)
+def test_a_few_runs_with_certain_losers_left_out_follow_the_law(case: str):
+    sampled = Sampled(case, 4_000, few=0)
     assert sampled.p_value(1.0) > LEVEL
     assert sampled.p_value(1.3) < LEVEL
 

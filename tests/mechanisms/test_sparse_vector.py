@@ -81,14 +81,11 @@ def test_the_kernel_says_what_the_program_says(
         assert sifted.used[run] == sum(program.ways[branch - 1].units for _, branch, _ in expected)
 
 
-def test_long_lists_are_taken_in_chunks_without_a_seam(monkeypatch):
-    from dpgap.mechanisms import sparse_vector as sparse_vector_kernel
-
+def test_long_lists_are_taken_in_chunks_without_a_seam():
     mechanism = dpgap.AdaptiveSparseVector(5, 40, 400, monotonic=True, branches=3, drain=True)
     program = mechanism.in_steps()
     answers = np.random.default_rng(1).integers(0, 12, 600)
-    monkeypatch.setattr(sparse_vector_kernel, "_WORDS_AT_ONCE", 7)
-    sifted = sift(program, answers, 1, InsecureSeededBits(3))
+    sifted = sift(program, answers, 1, InsecureSeededBits(3), words_at_once=7)
     bits = InsecureSeededBits(3)
     threshold = program.threshold_law.floors(bits, 1)
     chunks = [

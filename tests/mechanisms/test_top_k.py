@@ -70,13 +70,11 @@ def test_pruning_never_loses_a_contender(noise: str, order: str, seed: int):
     assert tuple(selection.leads[0].tolist()) == leads
 
 
-def test_pruned_and_unpruned_staircase_selections_follow_one_law(monkeypatch):
+def test_pruned_and_unpruned_staircase_selections_follow_one_law():
     mechanism = dpgap.NoisyTopK(1, 2, monotonic=True, noise="staircase")
     answers = np.array([3, 3, 2, 0])
     whole = select(mechanism, answers, 6_000, InsecureSeededBits(5))
-    monkeypatch.setattr(top_k_kernel, "_SMALL", 0)
-    monkeypatch.setattr(top_k_kernel, "_FIRST_CHUNK", 2)
-    pruned = select(mechanism, answers, 6_000, InsecureSeededBits(6))
+    pruned = select(mechanism, answers, 6_000, InsecureSeededBits(6), small=0, first_chunk=2)
 
     def outcomes(selection):
         return np.hstack([selection.indices, np.minimum(selection.leads, 5)])

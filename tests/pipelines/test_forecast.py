@@ -63,14 +63,20 @@ def test_the_curve_goes_through_the_looks_and_on_as_before() -> None:
 
 
 @pytest.mark.parametrize(("k", "n"), [(2, 3), (5, 17), (10, 1_000), (33, 2_000), (50, 10**6)])
-def test_sets_are_forecast_alike_in_floats_and_in_logarithms(
-    k: int, n: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ranks, rng = tuple(sorted({1, k, min(5 * k, n)})), np.random.default_rng(k)
-    looks = np.exp(rng.uniform(0, 14, (300, len(ranks)))) * np.array([[1.0], [0.01], [30.0]] * 100)
-    rates, forecast = np.array([0.01, 0.2, 0.5]), Forecast(k, n, ranks)
-    in_floats, _ = forecast.precisions(looks, rates, 0.3)
-    monkeypatch.setattr("dpgap.pipelines.look_first._FITS", 0.0)
-    in_logs, _ = Forecast(k, n, ranks).precisions(looks, rates, 0.3)
-    assert 0.1 < in_floats.mean() < 0.99
-    assert in_floats == pytest.approx(in_logs, abs=1e-4)
+def test_sets_are_forecast_alike_in_long_floats_and_in_logarithms(k: int, n: int) -> None:
+    """A class weighs its size times a factor for its first rank and one for its lowest."""
+    rng, rates = np.random.default_rng(k), np.array([0.01, 0.2, 0.5])
+    forecast = Forecast(k, n, (1,))
+    cells, classes = forecast._cells, forecast._log_sizes.astype(np.longdouble)
+    counts = np.exp(rng.uniform(0, 8, (300, 1))) * np.sort(rng.random((300, forecast._counts.size)))
+    counts, lead = counts[:, ::-1], np.exp(rng.uniform(0, 9, 300))
+    in_logs = forecast._as_set(counts, lead, rates)
+    sizes, right = np.exp(classes).reshape(cells, -1), forecast._right[:, 1].reshape(cells, -1)
+    for rate, found in zip(rates, in_logs, strict=True):
+        left_out = np.exp(-counts[:, :cells].astype(np.longdouble) * rate / 2)
+        brought_in = np.exp(counts[:, cells:].astype(np.longdouble) * rate / 2)
+        own = np.exp(lead.astype(np.longdouble) * rate / 2)
+        every = np.einsum("ra,ab,rb->r", left_out, sizes, brought_in)
+        of_right = np.einsum("ra,ab,rb->r", left_out, sizes * right, brought_in)
+        assert found == pytest.approx(((own + of_right) / (own + every)).astype(float), abs=1e-4)
+    assert 0.05 < in_logs.mean() < 0.99

@@ -786,13 +786,6 @@ class GeometricNoise(LaplaceTails):
         below = words > LOW_MASK
         return np.where(below, -high, low), np.where(below, -low, high)
 
-    def coin_bounds(self, words: Words) -> tuple[Floats, Floats]:
-        """Floats below and above noise plus coin, of each word."""
-        near, far = exponential_bounds(1.0, words)
-        below = words > LOW_MASK
-        low, high = np.where(below, far, near), np.where(below, near, far)
-        return self._with_coins(low + _LN_2, below, -1), self._with_coins(high + _LN_2, below, 1)
-
     def quantile_bounds(self, sums: Floats) -> tuple[Floats, Floats]:
         """Floats around noise plus coin where e^(−sum) of all draws are below; sums are enclosed.
 

@@ -46,8 +46,6 @@ from dpgap.exact.reals import (
     without_float_errors,
 )
 
-_MOST_SHELLS = 1 << 13
-
 
 @dataclass(frozen=True, slots=True)
 class ShellNoise(Decay):
@@ -60,6 +58,8 @@ class ShellNoise(Decay):
     """The half-width of the innermost shell."""
     correlation: ClassVar[float]
     """Between the noises of any two values."""
+    most_shells: ClassVar[int] = 1 << 13
+    """How many shells are added up one by one."""
 
     @staticmethod
     @abstractmethod
@@ -114,7 +114,7 @@ class ShellNoise(Decay):
         scale, spread = float(self.scale), 12 * math.sqrt(self.dimension) + 60
         below = max(0, math.floor(scale * (self.dimension - spread)))
         count = math.ceil(scale * (self.dimension + spread)) + 2 - below
-        if count > _MOST_SHELLS:
+        if count > self.most_shells:
             return None
         half: Floats = self.first + below + np.arange(count, dtype=np.float64)
         logs = self.dimension * np.log(half) - half / scale

@@ -10,7 +10,6 @@ numbers that costs as much has less variance. Noisy answers may tie, and coins b
 """
 
 import math
-from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY
 from functools import cache
 from typing import Any, NamedTuple
@@ -41,19 +40,11 @@ from dpgap.exact.parameters import (
     positive_rational,
     share,
 )
-from dpgap.exact.reals import Floats, Integers, Real, Refined, decide, scaled
+from dpgap.exact.reals import Integers, Real, decide, scaled
+from dpgap.mechanisms.joint import by_value
 from dpgap.mechanisms.measuring import Measuring
 from dpgap.mechanisms.mechanism import Answers
-from dpgap.mechanisms.top_k import (
-    Candidates,
-    InGroups,
-    Tops,
-    as_candidates,
-    in_order,
-    named,
-    noisy_bounds,
-    places_of,
-)
+from dpgap.mechanisms.top_k import Candidates, Tops, as_candidates, in_order, places_of
 from dpgap.question import Neighbours
 from dpgap.releases.drawn import ReadOff, Values
 from dpgap.releases.release import MeasuredValues, Promise
@@ -225,14 +216,10 @@ class NoisyHistogram(Measuring):
 
     def draw_paid(self, candidates: Candidates, wanted: Wanted = EVERYTHING) -> ReadOff:
         """The noisy answers that are wanted, the largest first; the caller has paid."""
-        bits, law = secure_bits(), self.law_in_steps
-        if isinstance(candidates, InGroups):
-            answers, sizes = candidates.private_answers, candidates.groups.sizes
-            best, places = best_grouped(law, answers, sizes, wanted, bits)
-            indices, labels = candidates.find(best.places, places)
-        else:
-            best = best_of(law, candidates.private_answers, wanted, bits)
-            indices, labels = best.places, named(best.places, candidates.labels)
+        bits, found = secure_bits(), by_value(candidates)
+        answers, sizes = found.private_answers, found.groups.sizes
+        best, places = best_of(self.law_in_steps, answers, sizes, wanted, bits)
+        indices, labels = found.find(best.groups, places)
         line, coin = best.loser or (wanted.line, None if wanted.line is None else 0)
         return ReadOff(indices, labels, best.values, line, coin)
 
@@ -259,14 +246,10 @@ class NoisyHistogram(Measuring):
 # answers in steps, and the best loser's coin in 2^24ths.
 
 
-_FAR = 2.0**61
-
-
 class Best(NamedTuple):
     """The noisy answers that are returned, best first, in whole steps."""
 
-    places: Integers
-    """Where they stand among the answers; of grouped answers, their groups."""
+    groups: Integers
     values: Integers
     loser: tuple[int, int] | None
     """The best that is not returned, in steps, and its coin in 2^24ths.
@@ -275,55 +258,28 @@ class Best(NamedTuple):
     """
 
 
-def best_of(law: GeometricNoise, answers: Integers, wanted: Wanted, bits: Bits) -> Best:
-    """Add noise to every answer, in steps, and return what is wanted."""
-    words = bits.words(answers.size)
-    origin = int(answers.max())
-    least, most = (
-        answers - origin + np.clip(ends, -_FAR, _FAR).astype(np.int64)
-        for ends in law.floor_bounds(words)
-    )
-    bar = -math.inf if wanted.line is None else wanted.line - origin
-    need = _need(wanted, answers.size)
-    if need < answers.size:
-        bar = max(bar, int(np.partition(least, -need)[-need]))
-    some = np.flatnonzero(most >= bar)
-    contenders = _Contenders(
-        answers[some],
-        *noisy_bounds(answers[some] - origin, law.coin_bounds(words[some])),
-        lambda: (law.with_coin(word, bits) for word in words[some].tolist()),
-    )
-    best = contenders.best(origin, wanted, bits)
-    return best._replace(places=some[best.places])
-
-
-def best_grouped(
+def best_of(
     law: GeometricNoise, values: Integers, sizes: Integers, wanted: Wanted, bits: Bits
 ) -> tuple[Best, Integers]:
-    """The same for answers given as values and how many have each; and places in the groups."""
+    """Add noise to every answer, in steps, and return what is wanted; and places in the groups.
+
+    Answers are given as values, and how many answers have each.
+    """
     if not values.size:
         return Best(values, values, None), values
-    total = int(sizes.sum())
-    tops = Tops(law, _need(wanted, total) - 1, values, sizes, bits, wanted.line)
-    contenders = _Contenders(values[tops.groups], tops.low, tops.high, tops.exact)
-    best = contenders.best(int(values.max()), wanted, bits)
-    groups = tops.groups[best.places]
-    return best._replace(places=groups), places_of(groups, sizes, bits)
-
-
-def _need(wanted: Wanted, size: int) -> int:
-    """How many must be looked at: those that are returned, and the best that is not."""
-    return size if wanted.k is None else min(wanted.k + 1, size)
+    most = int(sizes.sum()) if wanted.k is None else wanted.k
+    tops = Tops(law, most, values, sizes, bits, wanted.line)
+    best = _Contenders(tops, values).best(int(values.max()), wanted, bits)
+    groups = tops.groups[best.groups]
+    return best._replace(groups=groups), places_of(groups, sizes, bits)
 
 
 class _Contenders:
     """Noisy answers with their coins, enclosed by floats less an origin, and exact on demand."""
 
-    def __init__(
-        self, answers: Integers, low: Floats, high: Floats, exact: Callable[[], Iterable[Refined]]
-    ) -> None:
-        self._answers, self._low, self._high = answers, low, high
-        self._exact = cache(lambda: list(exact()))
+    def __init__(self, tops: Tops, values: Integers) -> None:
+        self._answers, self._low, self._high = values[tops.groups], tops.low, tops.high
+        self._exact = cache(lambda: list(tops.exact()))
 
     __repr__ = redacted_repr
 
@@ -331,7 +287,7 @@ class _Contenders:
         """Those that are wanted, and the best of the others."""
         if wanted.k is None or not self._low.size:
             return self._all(origin, wanted.line, bits)
-        order = self._order(_need(wanted, self._low.size))
+        order = self._order(min(wanted.k + 1, self._low.size))  # with the best that is left
         values = self._values(order, origin)
         reached = values.size if wanted.line is None else int((values >= wanted.line).sum())
         taken = min(wanted.k, reached)

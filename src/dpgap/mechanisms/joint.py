@@ -171,13 +171,13 @@ class JointTopK(Selecting[Candidates, JointRelease]):
 
     def draw_paid(self, candidates: Candidates) -> Draw[TopSet]:
         """Select; the caller has paid. Members are in an order that says nothing."""
-        bits, by_value = secure_bits(), _by_value(candidates)
-        values = by_value.private_answers
-        classes = Classes(values, by_value.groups.sizes, self.k)
+        bits, found = secure_bits(), by_value(candidates)
+        values = found.private_answers
+        classes = Classes(values, found.groups.sizes, self.k)
         won = select_classes(self.half_step_law, classes, 1, bits)
         groups, places = classes.draw_members(int(won.classes[0]), bits)
         shuffled = bits.distinct(groups.size, groups.size)  # where a domain has no order of its own
-        positions, labels = by_value.find(groups[shuffled], places[shuffled])
+        positions, labels = found.find(groups[shuffled], places[shuffled])
         order = np.argsort(positions, kind="stable")
         if labels is not None:
             labels = tuple([labels[at] for at in order.tolist()])
@@ -210,7 +210,7 @@ class JointTopK(Selecting[Candidates, JointRelease]):
         )
 
 
-def _by_value(candidates: Candidates) -> InGroups:
+def by_value(candidates: Candidates) -> InGroups:
     """Equal answers in groups."""
     if isinstance(candidates, InGroups):
         return candidates
@@ -387,9 +387,7 @@ def _log_factorials(size: int) -> tuple[Floats, float]:
 # --------------------------------------------------------------------------------------------------
 
 
-_FEW = 1 << 6
 _WORDS_AT_ONCE = 1 << 18
-_AT_ONCE = 1 << 19
 _FLOAT_BITS = 900
 _LN_2 = math.log(2)
 _OUTWARDS = np.array([1 - 2.0**-48, 1 + 2.0**-48])
@@ -405,13 +403,16 @@ class ChosenClasses(NamedTuple):
         return redacted_repr(self)
 
 
-def select_classes(law: MemorylessLaw, classes: Classes, runs: int, bits: Bits) -> ChosenClasses:
+def select_classes(
+    law: MemorylessLaw, classes: Classes, runs: int, bits: Bits, few: int = 64, block: int = 1 << 19
+) -> ChosenClasses:
     """Choose among all sets `runs` times. Margins in steps are half-margins in half steps.
 
-    So `law` is that of the noise in half steps.
+    So `law` is that of the noise in half steps. If there are more classes than a `few`, certain
+    losers are left out, block by block.
     """
-    if classes.count > (_FEW if runs == 1 else 32 * _FEW):  # NumPy takes many runs at once
-        parts = [_contenders(law, classes, bits) for _ in range(runs)]
+    if classes.count > (few if runs == 1 else 32 * few):  # NumPy takes many runs at once
+        parts = [_contenders(law, classes, bits, block) for _ in range(runs)]
         rows = [_rank(law, contenders, words, bits) for contenders, words in parts]
     else:
         contenders = Contenders.of(classes, range(classes.count))
@@ -467,13 +468,15 @@ class Contenders(NamedTuple):
         return np.concatenate(list(low), axis=-1), np.concatenate(list(high), axis=-1)
 
 
-def _contenders(law: MemorylessLaw, classes: Classes, bits: Bits) -> tuple[Contenders, Words]:
+def _contenders(
+    law: MemorylessLaw, classes: Classes, bits: Bits, block: int
+) -> tuple[Contenders, Words]:
     """The classes that may win or come second, and two words for each, as one run."""
     origin = classes.margin(TOP_SET)
     found, words = Contenders.of(classes, [TOP_SET]), bits.words(2, 1)
     best, _ = found.bounds(law, words, origin)
     bar = -math.inf  # the second largest lower bound so far
-    for start, margins, log_sizes in classes.blocks(_AT_ONCE):
+    for start, margins, log_sizes in classes.blocks(block):
         own = bits.words(margins.size)
         highest = _upper_bounds(law, margins - origin, log_sizes, own)
         waiting, size = np.array([highest.argmax()]), 1

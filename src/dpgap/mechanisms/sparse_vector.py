@@ -763,8 +763,6 @@ def exceedances(law: Law, line: int, size: int, bits: Bits) -> Integers:
 
 
 _WORDS_AT_ONCE = 1 << 16
-_FEW = 64
-_SHORTEST = 1 << 10
 
 
 class FoundAbove(NamedTuple):
@@ -890,10 +888,10 @@ class Sifting(RunStates):
         self.taken = 0
         """How many answers every run has been asked, unless it stopped before."""
 
-    def take(self, answers: Integers) -> FoundAbove:
+    def take(self, answers: Integers, words_at_once: int = _WORDS_AT_ONCE) -> FoundAbove:
         """Ask every run the next answers, in steps; those above, by their places among these."""
         found, runs = [_NOTHING], self._runs.size
-        chunk = max(1, _WORDS_AT_ONCE // runs)
+        chunk = max(1, words_at_once // runs)
         for start in range(0, answers.size, chunk):
             if not self.going().any():
                 break
@@ -905,15 +903,18 @@ class Sifting(RunStates):
             found.append(self._judge_all(gaps, np.arange(some.size), some.size, start))
         return FoundAbove.joined(found)
 
-    def take_sparse(self, values: Integers, places: Integers, size: int) -> FoundAbove:
+    def take_sparse(
+        self, values: Integers, places: Integers, size: int, few: int = 64, shortest: int = 1 << 10
+    ) -> FoundAbove:
         """Ask a single run the next `size` answers: the values at their places, and 0 elsewhere.
 
         Of the many that are 0 only those that clear a branch are drawn, so that time grows with
-        the values and with what is above, and not with `size`.
+        the values and with what is above, and not with `size`. Zeros are taken in stretches of
+        which about `few` clear a branch, and which are not shorter than `shortest`.
         """
         found, done = [_NOTHING], 0
         while done < size and self.going().any():
-            length = min(self._stretch(), size - done)
+            length = min(self._stretch(few, shortest), size - done)
             first, last = np.searchsorted(places, [done, done + length])
             if last - first > _WORDS_AT_ONCE:
                 last = first + _WORDS_AT_ONCE
@@ -923,11 +924,11 @@ class Sifting(RunStates):
             done += length
         return FoundAbove.joined(found)
 
-    def _stretch(self) -> int:
+    def _stretch(self, few: int, shortest: int) -> int:
         """How many answers at 0 to look at together: so many that few of them clear a branch."""
         threshold = int(self.thresholds[0])
         likely = max(float(way.law.tail(way.margin + threshold)) for way in self._ways)
-        return int(min(max(_FEW / max(likely, 2.0**-60), _SHORTEST), 2.0**60))
+        return int(min(max(few / max(likely, 2.0**-60), shortest), 2.0**60))
 
     def _events(self, values: Integers, places: Integers, length: int) -> tuple[Integers, Integers]:
         """The gaps of all the values, and of the zeros that clear a branch; and their places."""

@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, field
 from fractions import Fraction
 from functools import cache, partial
 from itertools import chain
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -311,6 +311,7 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
     noise: str = parameter(require_noise, default="laplace")
     grid: ExactOrNone = parameter(read_grid, default=None)
     law: RealLaw = derived(lambda self: law_for(self, self.k, self.noise))
+    _kind: ClassVar[type[TopKRelease]] = TopKRelease
 
     @remembered
     def in_steps(self) -> "NoisyTopK":
@@ -388,7 +389,7 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
     def build(self, drawn: Ranking) -> TopKRelease:
         """The release of what was drawn."""
         told = self.winners(drawn).selected()
-        return TopKRelease(self.epsilon, mechanisms=(MechanismUsed.of(self),), **told)
+        return self._kind(self.epsilon, mechanisms=(MechanismUsed.of(self),), **told)
 
 
 @public
@@ -416,6 +417,7 @@ class NoisyMax(NoisyTopK):
     """
 
     k: int = field(default=1, init=False)
+    _kind: ClassVar[type[TopKRelease]] = MaxRelease
 
     @errors_without_answers
     def release(
@@ -423,9 +425,6 @@ class NoisyMax(NoisyTopK):
     ) -> MaxRelease:
         """Select on secure exact noise: `answers`, `labels` and `account` as for `NoisyTopK`."""
         return cast(MaxRelease, NoisyTopK.release(self, answers, labels=labels, account=account))
-
-    def build(self, drawn: Ranking) -> MaxRelease:
-        return MaxRelease.of(NoisyTopK.build(self, drawn))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -439,8 +438,6 @@ class NoisyMax(NoisyTopK):
 # One pass over the answers, constant extra memory. A line, if there is one, is one more contender.
 
 
-_SMALL = 1 << 11
-_FIRST_CHUNK = 1 << 8
 _CHUNK = 1 << 15
 _WORDS_AT_ONCE = 1 << 18
 _BLOCK = 64
@@ -473,14 +470,21 @@ def draw_ranking(program: Ranked, candidates: Candidates, line: int | None = Non
 
 
 def select(
-    program: Ranked, answers: Integers, runs: int, bits: Bits, line: int | None = None
+    program: Ranked,
+    answers: Integers,
+    runs: int,
+    bits: Bits,
+    line: int | None = None,
+    small: int = 1 << 11,
+    first_chunk: int = 1 << 8,
 ) -> Selected:
     """Run the program `runs` times on the same answers, in steps, with fresh noise.
 
-    A line is the last candidate, with noise of its own.
+    A line is the last candidate, with noise of its own. If there are more answers than `small`,
+    certain losers are left out, chunk by chunk.
     """
     rows = []
-    for some, words in contenders(program.law, program.k, answers, runs, bits):
+    for some, words in contenders(program, answers, runs, bits, small, first_chunk):
         values, names = answers[some], some
         if line is not None:
             values, names = np.append(values, line), np.append(some, -1)
@@ -499,30 +503,35 @@ def select(
 
 
 def contenders(
-    law: RealLaw, k: int, answers: Integers, runs: int, bits: Bits
+    program: Ranked, answers: Integers, runs: int, bits: Bits, small: int, first_chunk: int
 ) -> Iterator[tuple[Integers, Words]]:
     """Some runs at a time: the answers that may be among the best k + 1, in order, and their words.
 
     Words have the shape (words of a draw, runs, answers).
     """
-    n, size = answers.size, law.words
-    if n > _SMALL:
+    n, law = answers.size, program.law
+    if n > small:
         for _ in range(runs):
-            some, words = _contenders(law, min(k + 1, n), answers, bits)
+            some, words = _contenders(law, min(program.k + 1, n), answers, bits, first_chunk)
             yield some, words[:, None, :]
         return
-    at_once = max(1, _WORDS_AT_ONCE // max(1, n * size))
+    at_once = max(1, _WORDS_AT_ONCE // max(1, n * law.words))
     for done in range(0, runs, at_once):
-        yield np.arange(n), bits.words(size, min(at_once, runs - done), n)
+        yield np.arange(n), bits.words(law.words, min(at_once, runs - done), n)
 
 
-def _contenders(law: RealLaw, need: int, answers: Integers, bits: Bits) -> tuple[Integers, Words]:
-    """The answers that may be among the best `need`, in order, and their words."""
+def _contenders(
+    law: RealLaw, need: int, answers: Integers, bits: Bits, size: int
+) -> tuple[Integers, Words]:
+    """The answers that may be among the best `need`, in order, and their words.
+
+    The first chunk has `size` answers; chunks grow from there.
+    """
     best = int(answers.max())
     contenders = np.empty(0, dtype=np.int64)
     words = np.empty((law.words, 0), dtype=np.uint64)
     bar = -math.inf  # what an answer must reach: the need-th largest lower bound so far
-    start, size = 0, _FIRST_CHUNK
+    start = 0
     while start < answers.size:
         chunk = answers[start : start + size]
         first = bits.words(chunk.size)

@@ -42,11 +42,6 @@ from dpgap.pipelines.routes import Expectation, JointRoute, RankedRoute
 
 _TOP_CELLS = 32
 _LOW_CELLS = 24
-_FITS = 600.0
-"""Classes of fewer than e^600 sets are counted in floats, others in logarithms.
-
-Floats alone would overflow; logarithms alone take two to three times as long for every look.
-"""
 _LARGEST = 700.0
 
 
@@ -74,15 +69,12 @@ class Forecast:
         by_chance = (k - kept - 1) ** 2 / np.maximum(between, 1.0)
         right = np.minimum((kept + np.where(between > 0, by_chance, 0.0)) / k, (k - 1) / k)
         self._k = k
-        self._sizes: Floats | None = None
-        if log_sizes.max() < _FITS:
-            sizes = np.exp(log_sizes)
-            self._sizes = np.concatenate([sizes, sizes * right], axis=1)
         self._log_sizes = log_sizes.ravel().astype(np.float32)
         self._right = np.stack([np.ones(right.size), right.ravel()], axis=1).astype(np.float32)
         self._counts = np.concatenate([top_sizes, high - low + 1.0])
         self._cells = top.size
         places = np.concatenate([top, [k, k + 1], low, high]).astype(np.float64)
+        self._parts = np.cumsum([top.size, 2, low.size])
         self._ranks = np.array(ranks, dtype=np.float64)
         self._weights = _weights(places, self._ranks)
         self._above = np.concatenate([[0.0], np.cumsum(self._counts)])
@@ -101,32 +93,13 @@ class Forecast:
         """
         at = _counts(looks, self._weights)
         # Counts of the top cells and then the low cells, and the lead of rank k.
-        counts, borders = np.empty((len(at), self._counts.size)), self._cells + 2
-        counts[:, : self._cells] = at[:, : self._cells]
-        low, middle = counts[:, self._cells :], (at.shape[1] + borders) // 2
-        np.add(at[:, borders:middle], at[:, middle:], out=low)
-        low *= 0.5
-        lead = at[:, borders - 2] - at[:, borders - 1]
-        as_set = self._as_set_in_logs if self._sizes is None else self._as_set
-        return as_set(counts, lead, set_rates), self._as_ranked(counts, rank_rate)
+        top, border, first, last = np.split(at, self._parts, axis=1)
+        counts = np.concatenate([top, 0.5 * (first + last)], axis=1)
+        lead = border[:, 0] - border[:, 1]
+        return self._as_set(counts, lead, set_rates), self._as_ranked(counts, rank_rate)
 
     def _as_set(self, counts: Floats, lead: Floats, rates: Floats) -> Floats:
-        """A class's weight is its size times a factor for its first rank and one for its lowest.
-
-        Factors are at most 1, and the top set's own weight is relative to the largest of them.
-        """
-        halves = 0.5 * rates[:, None, None]
-        kept, taken = counts[:, : self._cells], counts[:, self._cells :]
-        own = np.exp(np.minimum(2 * halves[:, :, 0] * lead, _LARGEST))
-        left_out = np.exp((kept[:, -1:] - kept) * halves)
-        brought_in = np.exp((taken - taken[:, :1]) * halves)
-        # Of all members, and of the right ones.
-        both = (left_out @ self._sizes).reshape(*own.shape, 2, -1)
-        others = (both @ brought_in[..., None])[..., 0]
-        found: Floats = (own + others[..., 1]) / (own + others[..., 0])
-        return found
-
-    def _as_set_in_logs(self, counts: Floats, lead: Floats, rates: Floats) -> Floats:
+        """Weights are relative to the largest; in logarithms, as a class may have e^1000 sets."""
         top, low = counts[:, : self._cells, None], counts[:, None, self._cells :]
         margins = (0.5 * (low - top)).reshape(1, len(counts), -1)
         rates = rates[:, None]

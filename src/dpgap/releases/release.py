@@ -511,11 +511,6 @@ class MaxRelease(TopKRelease):
 
     _title: ClassVar[str] = "The largest answer"
 
-    @classmethod
-    def of(cls, release: TopKRelease) -> "MaxRelease":
-        """The same release, read as a single winner."""
-        return cls(**{each.name: getattr(release, each.name) for each in fields(release)})
-
     @property
     def index(self) -> int:
         """The winning index."""
