@@ -350,15 +350,14 @@ def archive(
     entry: Annotated[int | None, "Print the document of this entry."] = None,
 ) -> None:
     """List the releases that were paid for, or print one of them."""
-    from dpgap.budget.requests import charged
     from dpgap.releases.document import handed_out
 
     account = _opened(ledger).account(dataset)
     if entry is not None:
         typer.echo(handed_out(account.document(entry)))
         return
-    asked = charged(account.ledger.entries(dataset))
-    lines = [_line(it.reservation, _LONGEST) for it in asked if it.is_shown]
+    book = {each.number: each for each in account.ledger.entries(dataset)}
+    lines = [_line(book[each.reservation or 0], _LONGEST) for each in account.archive()]
     typer.echo("\n".join(map(printable, lines)) or "Nothing is archived yet.")
 
 
