@@ -29,7 +29,7 @@ def printable(text: str) -> str:
 
 
 def visible(name: object) -> str:
-    r"""A name in which everything can be seen, and nothing moves the text around it.
+    r"""A name in which every character is seen, and none changes the order of the text.
 
     >>> print(visible("fig\x1b[2J\u202egnp"))
     fig\x1b[2J\u202egnp

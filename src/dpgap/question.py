@@ -83,7 +83,7 @@ KINDS = ("top-k", "above", "count", "total")
 
 METHODS = ("best", "joint", "ranked", "paper")
 HISTOGRAM = "histogram"
-"""What may be asked for as well, where a unit has a bounded reach."""
+"""A method that needs `max_items`."""
 ABOVE_METHODS = ("best", "paper")
 
 ENCODINGS = ("utf-8", "latin-1", "cp1252", "utf-16")
@@ -190,7 +190,7 @@ class Filter:
     """The same filter in its one spelling."""
     columns: tuple[str, ...] = field(default=(), compare=False)
     clause: Clause = field(default=Joined("and", ()), compare=False, repr=False)
-    """Its meaning. A document tells the text alone: nobody filters by that."""
+    """Its meaning. A document holds the text alone, so its filter keeps no rows."""
     given: str = field(default="", compare=False, repr=False)
 
     def __str__(self) -> str:
@@ -217,7 +217,7 @@ def read_filter(text: str) -> Filter:
     if len(text) > _MAX_LENGTH:
         raise ValueError(f"where must have at most {_MAX_LENGTH:,} characters, not {len(text):,}")
     if (odd := re.search("[\0\ud800-\udfff]", text)) is not None:
-        raise _error(text, odd.start(), "there is a character that no text can hold")
+        raise _error(text, odd.start(), "this character is not allowed: NUL, or half of a pair")
     clause = _Reader(text).read()
     columns = dict.fromkeys(comparison.column for comparison in comparisons_of(clause))
     return Filter(_written(clause), tuple(columns), clause, text)
@@ -288,7 +288,9 @@ class _Reader:
         if not is_not and not self._takes("("):
             return self._comparison()
         if self._depth == _MAX_DEPTH:
-            raise _error(self._text, at, f"( and not may be nested {_MAX_DEPTH} deep, no more")
+            raise _error(
+                self._text, at, f"parentheses and not may be nested {_MAX_DEPTH} deep at most"
+            )
         self._depth += 1
         clause = Joined("not", (self._single(),)) if is_not else self._joined("or")
         if not is_not:
@@ -325,7 +327,9 @@ class _Reader:
             if form is not None or not isinstance(pattern, str):
                 raise _error(self._text, at, "like compares a column with text, as in a like 'x%'")
             if not _LIKE.fullmatch(pattern):
-                raise _error(self._text, pattern_at, r"write \\ for one \, and \% or \_ for % or _")
+                raise _error(
+                    self._text, pattern_at, r"in a pattern write \\ for \, and \% or \_ for % or _"
+                )
             return compared("not like" if is_not else "like", pattern)
         self._require("in", "in, between or like" if is_not else _A_COMPARISON)
         return compared("not in" if is_not else "in", *self._list(form))
@@ -368,7 +372,7 @@ class _Reader:
         """A number, text, true or false; a day if it stands beside a form of dates."""
         token = self._next
         if form is not None and not _is_day(token.text[1:-1]):
-            why = "day(…) is compared with days, written as '2024-01-31' whatever their form there"
+            why = "day(…) is compared with days, written as '2024-01-31' in any case"
             raise _error(self._text, token.at, why)
         if token.kind == "text":
             return self._take().text[1:-1].replace("''", "'")
@@ -416,7 +420,7 @@ def parts_of_form(form: str) -> list[str]:
 
 
 def is_form(form: str) -> bool:
-    """Whether a text is a date format: DD, MM and YYYY once each, and no single letter of them."""
+    """Whether a text is a date format: DD, MM and YYYY once each, no D, M, Y, h, m, s alone."""
     parts = parts_of_form(form)
     is_whole = all(parts.count(each) == 1 for each in ("DD", "MM", "YYYY"))
     return is_whole and len(form) <= _LONGEST_FORM and not {*"DMYhms"} & {*parts}
@@ -549,7 +553,7 @@ class Reading(TypedDict, total=False):
         two units it is, with twice the noise.
     encoding
         How the text of a CSV file is encoded, unless it is UTF-8: "latin-1", "cp1252" or "utf-16".
-        If it is stated, "utf-8" too, text that cannot be decoded is no value in its field.
+        If you state one, even "utf-8", a field that cannot be decoded is a missing value.
         Otherwise such a file is refused.
     decimal
         The decimal mark of numbers in the text of a file: "." or ",". With ",", 1.234,56 and
@@ -794,7 +798,7 @@ class Held(NamedTuple):
     form: tuple[Any, ...]
     """The name of a form in `dpgap.releases.document`, and what it is called with."""
     called: str = ""
-    """Its name there, where that is another."""
+    """Its name in the document, if different."""
     is_always_there: bool = False
     """Else it is left out where it has its default."""
     is_bound: bool = False
@@ -811,8 +815,8 @@ class Question:
     """What is asked of a table; every word of it is public.
 
     Fields have the order of release documents. What a keyword means stands where it is entered,
-    above; here None means that it was not stated. Of counts that nobody has asked about yet, only
-    what is counted is there.
+    above; here None means that it was not stated. Before a question is asked, only the fields about
+    counting are set.
     """
 
     kind: Annotated[str, Held(("word", *KINDS), is_always_there=True)] = "counts"
@@ -837,7 +841,7 @@ class Question:
     table: Annotated[str | None, Held(("text",))] = None
     """What people call the table: a file's name, a database's table; a frame has none."""
     recorded: Annotated[str | None, Held(("text",), called="identity")] = None
-    """The identity, of a question from a document: it does not hold the address."""
+    """The identity as a document states it: without an address nobody can compute it again."""
     max_items: Annotated[int | None, Held(("whole", 1), is_bound=True)] = None
     by: Annotated[str | None, Held(("text",), is_bound=True)] = None
     groups: Annotated[int, Held(("whole", 0))] = 0
@@ -850,7 +854,7 @@ class Question:
     at_most: Annotated[Fraction, Held(("positive",), is_bound=True)] = Fraction(1)
     at_least: Annotated[Fraction, _NOT_ABOVE_0] = Fraction(0)
     step: Annotated[Fraction, Held(("positive",), is_bound=True)] = Fraction(1)
-    """What answers are whole numbers of."""
+    """Answers are multiples of this."""
     where: Annotated[Filter | None, Held(("filter",), is_bound=True)] = None
     unknown: Annotated[bool, Held(("flag",), is_bound=True)] = False
     """Whether the items are those present, which nobody listed."""

@@ -833,3 +833,17 @@ class _NoiseOfItsOwn:
 def test_a_program_with_noise_of_its_own_is_refused():
     with pytest.raises(BadProgram, match="another output on the same noise: take all noise from"):
         audit(_NoiseOfItsOwn(), samples=2000)
+
+
+@pytest.mark.parametrize(
+    ("pair", "claims", "words"),
+    [
+        (([0, 0], [6, -6]), {}, "must be as near as sensitivity 1"),
+        (([0, 0], [1, 1]), {"reach": 1}, "must be as near as sensitivity 1"),
+        (([0, 0], [1, -1]), {"monotonic": True}, "must move in one direction"),
+        (([0], [1, 2]), {}, "as many answers each"),
+    ],
+)
+def test_neighbours_that_a_claim_is_not_about_are_refused(pair, claims, words):
+    with pytest.raises(ValueError, match=words):
+        audit(lambda answers: answers[0], epsilon=1, samples=2_000, neighbours=[pair], **claims)

@@ -401,3 +401,8 @@ def test_bad_mechanisms_answers_and_thresholds_are_named():
         dpgap.simulate(dpgap.NoisyTopK(5, 1), [1, 2])
     with pytest.raises(ValueError, match="thresholds must be 10 finite numbers"):
         dpgap.simulate(dpgap.SparseVector(1, 1, 1), [1, 2], runs=10, thresholds=[1, 2])
+
+
+def test_runs_name_their_results_and_do_not_show_them_all():
+    runs = dpgap.simulate(dpgap.NoisyTopK(2, 1), [5, 3, 1], runs=100)
+    assert repr(runs) == "<TopKRuns: .indices, .gaps>"

@@ -41,8 +41,8 @@ from dpgap.exact.parameters import (
 # Charges are whole multiples of one small unit, 1/(10^30 · lcm(1, …, 24)), so that sums keep short
 # denominators however many releases there are. What is reserved and what is settled is rounded *up*
 # and a new total *down*, so a book never says that less was spent than was; what a release itself
-# reports stays exact. Entries from before this rule hold any fraction: they stand, and books that
-# have them go on.
+# reports stays exact. Entries from before this rule hold any fraction: such entries
+# stay, and their books stay usable.
 
 
 UNIT = Fraction(1, 10**30 * math.lcm(*range(1, 25)))
@@ -100,7 +100,7 @@ class Amount:
         return self.in_words(readable_down)
 
     def in_words(self, readable: Any, *beside: "Amount", joint: str = ", ") -> str:
-        """The amount in words; with its δ, if only 0, where it stands beside one that has a δ."""
+        """The amount in words. Its δ is shown, even 0, if an amount beside it has a δ."""
         has_delta = any(each.delta for each in (self, *beside))
         delta = f"{joint}δ = {readable(self.delta)}" if has_delta else ""
         return f"ε = {readable(self.epsilon)}{delta}".replace("= ≈", "≈ ")
@@ -150,7 +150,7 @@ class QuotaExhausted(BudgetExhausted):
 
 
 class RefusedRequest(ValueError):  # noqa: N818 - it says what happened
-    """The request is not private, or not about what the budget is for. Nothing was charged."""
+    """The answer would not be private, or the budget is for something else. Nothing was charged."""
 
 
 class KeyUsed(RefusedRequest):
@@ -278,7 +278,8 @@ def pay(account: Account | None, request: Request, draw: Callable[[], Kept]) -> 
     Every release is paid here, except that of a stream's run: the run stays open between its
     answers, and calls `reserved` and `settle` itself. The desk draws later, so it calls this twice.
 
-    If the reservation has a `reference`, the account keeps the release. Only then is it returned.
+    If the reservation has a `reference`, the account archives the release, and then it is returned.
+    If archiving fails, the release is returned with a warning: it was paid for.
     """
     reservation = reserved(account, request)
     reference = getattr(reservation, "reference", None)
@@ -295,7 +296,9 @@ def settle(reservation: Any, spent: Fraction, kept: _Document | None = None) -> 
     with suppress(Exception):
         reservation.settle(spent, *(() if kept is None else (kept.to_archive(),)))
         return
-    with suppress(UnsettledWarning):  # not even as an error may it stop what was paid for
+    with suppress(
+        UnsettledWarning
+    ):  # if warnings are errors, the paid release is returned all the same
         warnings.warn(
             "the account could not record what this release cost: all that was reserved for it "
             "stays charged",

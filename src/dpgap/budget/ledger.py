@@ -2,8 +2,8 @@
 
 A release reserves the most it can cost in one transaction *before* any noise is drawn, and settles
 to what it did cost afterwards. The transaction that settles also archives what was released.
-Whatever goes wrong in between leaves the reservation spent. If the ledger cannot be written,
-nothing is released.
+Whatever goes wrong in between leaves the reservation spent. If the charge cannot be written,
+nothing is released. If the settlement cannot, what was paid for is returned with a warning.
 
 The default is a SQLite file (made readable to its owner only); PostgreSQL serves several machines.
 What entries say and what their hashes show: `dpgap.budget.entries`. What a steward does with a
@@ -131,8 +131,8 @@ class Ledger:
         """The whole book of the data set called `dataset`, or its `last` few entries.
 
         The oldest entry comes first. With `before`, only entries of a smaller number count. With
-        `since` or `until`, only those that were written from one day, up to the day before another,
-        such as "2026-10-01", in UTC.
+        `since`, only those of that day or later; with `until`, only those before that day. Days are
+        in UTC, such as "2026-10-01".
         """
         name = requests.require_name(dataset)
         with self._store.reading() as rows:
@@ -142,7 +142,7 @@ class Ledger:
     def outline(
         self, dataset: str, *, since: str | None = None, until: str | None = None
     ) -> Outline | None:
-        """A book in some hundred of its entries, however long it is; None if it has none."""
+        """A few hundred entries that stand for a whole book; None if it has none."""
         name = requests.require_name(dataset)
         with self._store.reading() as rows:
             first, end = _range(rows, name, since, until)
@@ -414,7 +414,7 @@ class LedgerAccount:
     def paid(self, identity: str) -> str | None:
         """The newest document of a question, if it was paid for.
 
-        If the budget renews, only one of this period counts: a period has rows of its own.
+        If the budget renews, only documents of the current period count.
         """
         renewal = self.ledger._now(self.dataset, "").last.renewal
         since = "" if renewal is None else renewal.since

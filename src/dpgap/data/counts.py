@@ -62,8 +62,8 @@ if TYPE_CHECKING:
 #
 # What a column is to DuckDB depends on the type that its frame states, never on its rows. The types
 # of pandas follow the rows. So its units, items and groups become text there, and amounts floats.
-# What a unit keeps is drawn by its text, and must not change with a type. Other units that are
-# times become whole numbers.
+# What a unit keeps is drawn by its text, and must not change with a type. In other frames, units
+# that are times become whole numbers.
 
 
 def embed(frame: Frame, roles: dict[str, str], resources: ExitStack) -> Frame:
@@ -81,8 +81,8 @@ def embed(frame: Frame, roles: dict[str, str], resources: ExitStack) -> Frame:
 def _with_whole_moments(table: Any, unit: str | None) -> Any:
     """The same table; units that are times, days or durations are the numbers that Arrow has.
 
-    In DuckDB times with a zone and durations have microseconds of 64 bits. One that is beyond them
-    would refuse the call, and two that are nearer to each other would be one unit.
+    In DuckDB times with a zone and durations have microseconds of 64 bits. A time beyond them would
+    stop the call. Two times within one microsecond would become one unit.
     """
     from pyarrow.types import is_temporal
 
@@ -204,7 +204,7 @@ def roles_of(source: Source, question: Question) -> dict[str, str]:
 def _require_exact(engine: Engine, frame: Frame, roles: dict[str, str], question: Question) -> None:
     """Refuse sums that are not exact, and columns in which different texts count as equal.
 
-    Units may be compared as their column likes, unless each needs an order of what it has.
+    The column's collation may say which units are equal, except with `max_items` or `by`.
     """
     is_ordered = question.max_items is not None or question.by is not None
     exact = ("item", "group", "unit") if is_ordered else ("item", "group")
@@ -307,7 +307,7 @@ def counts(
         is_apart = source.database is not None and source.domain_address is None
         is_beside = engine_of(frame) is not None and not is_apart and by is None
         public, words = _read_domain(source.domain, rows if is_beside else None)
-        # Nobody can tell items that were observed, and a frame that an engine keeps.
+        # Observed items, and a domain that stays in its engine, are not read here: no digest.
         digest = public.digest if isinstance(public, Domain) else None
         if digest is None and source.domain_address is not None:  # it is never fetched
             digest = column_digest(source.domain_address, str(domain).rpartition(":")[2])

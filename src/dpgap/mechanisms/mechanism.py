@@ -8,7 +8,7 @@ A mechanism declares its parameters (`dpgap.exact.parameters`) and says how it w
 - `build` makes the release of these and of the parameters.
 
 The rest is the same for all: what it can cost is charged after `prepare` and before `draw_paid`,
-and the release is archived before it is handed out. `Mechanism._release_prepared` does that.
+and the release is archived before it is returned. `Mechanism._release_prepared` does that.
 """
 
 from abc import ABC, abstractmethod
@@ -59,7 +59,7 @@ class Winners(NamedTuple):
     evidence: Evidence | None
     promise: Promise
     lead: float | None = None
-    """Of the winners as one set."""
+    """The lead of the winners as one set."""
 
     def selected(self) -> dict[str, Any]:
         """The fields of a release whose winners have gaps."""
@@ -69,7 +69,7 @@ class Winners(NamedTuple):
 
 
 def gaps_of(leads: NDArray[Any], width: float) -> Floats:
-    """The gap from each winner to the next, from leads in steps; of many runs, every row is one."""
+    """The gap from each winner to the next, from leads in steps; one row for each run."""
     gaps = leads.copy()
     gaps[..., :-1] -= leads[..., 1:]
     in_units: Floats = np.multiply(gaps, width, dtype=np.float64)
@@ -100,7 +100,7 @@ def require_threshold(mechanism: Any) -> Fraction:
 
 
 class Mechanism(ABC, Generic[P, R]):
-    """A frozen value that releases answers which are prepared as a `P`, and its release an `R`."""
+    """A frozen value that releases answers: `P` is what it prepares, `R` its release."""
 
     __slots__ = ()
     epsilon: Fraction
@@ -108,7 +108,7 @@ class Mechanism(ABC, Generic[P, R]):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if "draw_paid" in vars(cls):  # no setting of the caller turns a rounding into an error
+        if "draw_paid" in vars(cls):  # the caller's settings of NumPy must not raise here
             cls.draw_paid = without_float_errors(cls.draw_paid)  # type: ignore[method-assign]
 
     @abstractmethod

@@ -212,10 +212,10 @@ def named(indices: Integers, labels: Labels) -> tuple[Any, ...] | None:
 # --------------------------------------------------------------------------------------------------
 # The alignment for noise that is never negative. docs/exponential-top-k.md has the proof.
 #
-# Outputs do not change when all answers move together. So put that no answer rises: each *falls* by
-# its own amount. Winners make up for their own fall, and then all of them come down together, by as
-# much as the best loser does, but never below zero. Where the best loser falls farther than
-# that, its noise is raised instead.
+# Outputs do not change when all answers move together. So assume that no answer rises: each
+# *falls* by its own amount. Winners make up for their own fall, and then all of them come down
+# together, by as much as the best loser does, but never below zero. Where the best loser falls
+# farther than that, its noise is raised instead.
 
 
 class Extremes(NamedTuple):
@@ -455,7 +455,7 @@ class Selected(NamedTuple):
 
 
 def draw_ranking(program: Ranked, candidates: Candidates, line: int | None = None) -> Draw[Ranking]:
-    """Run the program once on secure noise; with a line, if that is one that competes."""
+    """Run the program once on secure noise. A line competes as one more candidate."""
     bits, answers = secure_bits(), candidates.private_answers
     if isinstance(candidates, InGroups):
         sizes = candidates.groups.sizes
@@ -583,13 +583,13 @@ def ranked(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Flags
     least = np.floor(low[:, :-1] - high[:, -1:])
     most = np.floor(high[:, :-1] - low[:, -1:])
     certain &= (least == most).all(axis=1)
-    # Rows left open may hold infinities; they are replaced. A copy, because a view would still
-    # hold the ranking of those who lost.
+    # Rows left open may hold infinities; the caller replaces them. A copy, because a view would
+    # still hold the ranking of those who lost.
     return order[:, :k].copy(), least.astype(np.int64), certain
 
 
 def ranked_to_line(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Flags]:
-    """The same up to the last column, which is a line: −1 and leads of 0 are after it."""
+    """The same for what is above the last column, a line; after it indices are −1, leads 0."""
     line = low.shape[1] - 1
     order, low, high, certain = in_order(low, high, min(k, line) + 1)
     is_line = order == line
@@ -676,8 +676,8 @@ class Tops:
 
     A group's answers are drawn from its largest on, some *positions* at a time: all that are sure
     to be needed, and from then on a few more than before. Where a `line` is given, answers below
-    it do not matter: `at_first` so many are drawn, and then twice as many every time. Floats are
-    less the largest value.
+    it do not matter: `at_first` answers of each group are drawn, and then twice as many every time.
+    Floats are relative to the largest value.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 A *route* is a value that knows which error to expect and how to release. Most routes select with
 one part of ε and measure with another (`TwoSteps`); so does `MeasuredAbove`, which has one route
-only. Where a unit has a bounded reach there are others, further down:
+only. These are for every table; those for units with a bounded reach stand at the end of the file:
 
 - `JointRoute`: the winners are chosen as one set. Its noise does not grow with k, so that little of
   ε selects. A set has no order and no gaps; estimates are the measurements, largest first.
@@ -59,9 +59,9 @@ def build(
 ) -> Measured:
     """The release of what was selected, measured and estimated; it spent all of ε unless said.
 
-    What is released of a table or as a set has the largest estimate first. Gaps are one fewer where
-    every item was selected: then they stay in the order of the selection. Sums of a table are added
-    up in whole steps, such as cents, of which mechanisms know nothing. So every number, and what it
+    What is released of a table or as a set has the largest estimate first. If every item was
+    selected, there is one gap less, and gaps stay in the order of the selection. Sums of a table
+    are added up in whole steps, such as cents; mechanisms count steps. So every number, and what it
     may be off by, is multiplied by the step.
     """
     told: dict[str, Any] = {

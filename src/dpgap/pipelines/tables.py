@@ -107,7 +107,7 @@ def answer(
         with closing(count_table(answers, **counting or {})) as made:
             return answer(wanted, made, account, fresh)
     if answers.origin is None:
-        raise TypeError("table must be answers that `dpgap.counts` made, with their origin")
+        raise TypeError("table must be what `dpgap.counts` returns, not other answers")
     answering = Answering.of(wanted.about(answers.origin), answers)
     question, pipeline = answering.question, answering.pipeline
     draw: Any = pipeline.draw_paid
@@ -120,7 +120,7 @@ def answer(
         if document is not None:
             paid = read_archived(document)
             if not isinstance(paid, kind):
-                raise DocumentError("the archive's document of this question is of another kind")
+                raise DocumentError("the archived answer to this question has another type")
             if isinstance(paid, Total) or _is_named_as_asked(paid, by_group):
                 return paid.again()
     with ExitStack() as resources:
@@ -154,7 +154,7 @@ class Answering:
     question: Question
     pipeline: Pipeline | NoisyHistogram
     groups: tuple[Any, ...]
-    """None alone, where there are no groups."""
+    """(None,) if there are no groups."""
 
     @classmethod
     def of(cls, asked: Question, answers: Counted) -> "Answering":
@@ -215,7 +215,7 @@ class Answering:
             cast(TableRelease, pipeline.build(each, replace(question, group=group)))
             for group, each in zip(self.groups, drawn, strict=True)
         ]
-        # A unit counts in so many groups at most: at worst in those that cost the most.
+        # A unit counts in a few groups; in the worst case these are the ones that cost the most.
         parts = sorted((release.spent for release in releases), reverse=True)
         parts = parts[: question.groups_of_a_unit]
         spent = min(sum(parts, Fraction(0)), question.epsilon)
@@ -315,7 +315,8 @@ def above(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableAbove]
     """Items with at least `threshold` distinct units, or such a sum, with estimates.
 
     They are shown largest estimate first. Without `max_items`, items are asked in a fresh secure
-    random order until the budget is used; about k of them are found. With it, all of them may be.
+    random order until the budget is used; about k of them are found. With it, all items may be
+    found.
 
     Parameters
     ----------
@@ -340,7 +341,7 @@ def above(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableAbove]
 def count(table: Table, **asked: Unpack[TableCount]) -> UnitCount:
     """How many distinct units a table has, with an interval: "of how many?".
 
-    With a filter, a unit counts that has such a row.
+    With a filter, a unit counts if it has a row that the filter keeps.
 
     Parameters
     ----------
@@ -401,6 +402,6 @@ def ask(
     refuse_counts_of_all(wanted, table)
     if isinstance(table, Counted) and counting:
         raise TypeError(
-            f"{', '.join(counting)} must be left out: it was stated when these were counted"
+            f"{', '.join(counting)} must be left out: you stated it when you called dpgap.counts"
         )
     return answer(wanted, table, stated.get("account"), stated.get("fresh", False), counting)

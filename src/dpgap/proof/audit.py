@@ -129,6 +129,25 @@ class AuditResult:
         return pairs * bool(self.left_out) + parts * bool(self.not_looked_at) + raised
 
 
+def _neighbours(
+    one: Sequence[Any], other: Sequence[Any], sensitivity: Any, monotonic: bool, reach: int | None
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """A pair that a claim is about; any other would refute nothing."""
+    if len(one) != len(other):
+        raise ValueError("neighbours must be pairs of as many answers each")
+    moves = [after - before for before, after in zip(one, other, strict=True)]
+    most = sensitivity * (len(moves) if reach is None else reach)
+    is_one_way = min(moves, default=0) >= 0 or max(moves, default=0) <= 0
+    if max(map(abs, moves), default=0) > sensitivity or sum(map(abs, moves)) > most:
+        raise ValueError(
+            f"neighbours must be as near as sensitivity {sensitivity} and reach say, and "
+            f"{[*one]} and {[*other]} are not: state them, or other pairs"
+        )
+    if monotonic and not is_one_way:
+        raise ValueError(f"neighbours must move in one direction, unlike {[*one]} and {[*other]}")
+    return tuple(one), tuple(other)
+
+
 def _many(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
@@ -180,8 +199,9 @@ def audit(
     reach
         How many sensitivities all answers together can move; without it, each can move by one.
     neighbours
-        Pairs of answers to try in place of the built-in ones. If the function refuses one of the
-        two, this is an output; if it refuses both, the pair is left out.
+        Pairs of answers to try in place of the built-in ones. They must be as near to each other
+        as `sensitivity`, `monotonic` and `reach` say, else they refute nothing. If the function
+        refuses one of the two, this is an output; if it refuses both, the pair is left out.
     event
         A function of the output that is true or false: the only event that is tested.
     batch
@@ -215,20 +235,18 @@ def audit(
         raise ValueError("level must be between 0 and 1")
     to_search = int(_SHARE_THAT_SEARCHES * most)
     calls = Calls(function, event, batch, bits, progress)
-    tried = (
-        searching.neighbours_to_try(
-            calls,
-            to_search,
-            epsilon=claimed,
-            sensitivity=_plain(stated(mechanism, "sensitivity", sensitivity, 1)),
-            monotonic=bool(
-                getattr(mechanism, "monotonic", False) if monotonic is None else monotonic
-            ),
-            reach=getattr(mechanism, "reach", None) if reach is None else reach,
-        )
-        if neighbours is None
-        else searching.taken(calls, ((tuple(one), tuple(other)) for one, other in neighbours), most)
-    )
+    claims: dict[str, Any] = {
+        "sensitivity": _plain(stated(mechanism, "sensitivity", sensitivity, 1)),
+        "monotonic": bool(
+            getattr(mechanism, "monotonic", False) if monotonic is None else monotonic
+        ),
+        "reach": getattr(mechanism, "reach", None) if reach is None else reach,
+    }
+    if neighbours is None:
+        tried = searching.neighbours_to_try(calls, to_search, epsilon=claimed, **claims)
+    else:
+        pairs = [_neighbours(*pair, **claims) for pair in neighbours]
+        tried = searching.taken(calls, pairs, most)
     if not tried.pairs:
         raise ValueError(f"the function refused all answers that were tried: {tried.reason}")
     found = searching.search(calls, tried.pairs, to_search, claimed, allowed)

@@ -1,10 +1,10 @@
 """What leaves a kernel: whole numbers, names, and nothing else.
 
 A float that was computed beside a private number can reveal that number in its low bits. So a
-kernel returns one of the values below, which refuse everything but whole numbers. Each mechanism
-has a `build` that makes the release: a function of these numbers and of the mechanism's public
-parameters. Nothing else makes a release. `tests/releases/test_rebuild.py` keeps
-the numbers, builds every kind of release anew in another process, and compares the documents.
+kernel returns one of the values below, which refuse everything but whole numbers. A method called
+`build` makes the release, of a mechanism, of a route, or of a question about a table. It is a
+function of these numbers and of public parameters. `tests/releases/test_rebuild.py` keeps the
+numbers, builds every kind of release anew in another process, and compares the documents.
 
 Lengths are in whole steps of the mechanism's grid.
 """

@@ -2,7 +2,7 @@
 
 They follow from the release alone, so that a document that is read again says the same. All claims
 of one kind hold at once with 95 % confidence: which items belong, which are larger than which, and
-which are above 0 or above the line. Advice about ε uses that widths shrink as ε grows.
+which are above 0 or above the line. Advice about ε assumes that widths shrink as ε grows.
 
 Two things can prove that an item is above a line: its lead, and the measurement after it. Each
 proof may be wrong in 2.5 % of releases, so both together are wrong in at most 5 %.
@@ -181,7 +181,7 @@ def _total(release: Total) -> Iterator[str]:
 def general_findings(release: Selected | Total | ReleasesByGroup) -> tuple[str, ...]:
     """Sentences about confidence; they are the same for releases that were made in the same way.
 
-    All groups have them once; confidence is for each group.
+    A release by group says each sentence once.
     """
     if isinstance(release, Selected):
         facts = attempted("findings", None, _facts, release)
@@ -360,7 +360,7 @@ def _advice(release: Measured, groups: Sequence[Sequence[int]]) -> str:
     width = release.half_width_of_pairs() - rounding
     if wanted * _MOST_EPSILON < width or wanted <= 0:
         return f"; even {in_words(_MOST_EPSILON)} times this ε may not be enough"
-    if width <= wanted:  # what keeps them together is luck, which no width tells of
+    if width <= wanted:  # luck hides the order, and more ε promises nothing
         return ""
     two_digits = few_digits(release.epsilon * Fraction(width / wanted), 2)
     enough = approximately(Fraction(two_digits), 6)

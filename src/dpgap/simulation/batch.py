@@ -41,12 +41,20 @@ from dpgap.simulation.selections import Ranked, Rng, best_runs, draw, draw_shell
 class Runs:
     """Results of some runs, which can be joined with those of others."""
 
+    def __init_subclass__(cls) -> None:
+        """Name the results instead of showing all of them."""
+        cls.__repr__ = _names  # type: ignore[assignment,method-assign]
+
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """All runs of all parts, in order."""
         if len(parts) == 1:
             return parts[0]
         return cls(*(_join([getattr(part, each.name) for part in parts]) for each in fields(cls)))
+
+
+def _names(runs: Runs) -> str:
+    return f"<{type(runs).__name__}: {', '.join(f'.{it.name}' for it in fields(runs))}>"
 
 
 def _join(values: list[Any]) -> Any:

@@ -107,7 +107,7 @@ class Engine(ProcessBound, ABC):
         return int(rows[0][0]) < len(_ALIKE)
 
     def require_faithful(self) -> None:
-        """Refuse an engine that takes text otherwise than as it is written; looks at no row."""
+        """Refuse an engine that would change text; looks at no row."""
         return
 
     def sums_exactly(self) -> bool:
