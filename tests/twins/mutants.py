@@ -323,28 +323,20 @@ def _settled_by_total() -> AbstractContextManager[Any]:
 
 def _labels_by_total() -> AbstractContextManager[Any]:
     """Labels that are whole numbers or texts."""
-    right = InGroups.found
-
-    def found(candidates: Any, selection: Any) -> Any:
-        made = right(candidates, selection)
-        told = tuple(map(str, made.drawn.labels)) if _known[0] % 2 else made.drawn.labels
-        return made._replace(drawn=replace(made.drawn, labels=told))
-
-    return mock.patch.object(InGroups, "found", found)
+    return _changed_by_total(lambda labels: tuple(map(str, labels)))
 
 
 def _changed_by_total(
     change: Callable[[tuple[Any, ...]], tuple[Any, ...]],
 ) -> AbstractContextManager[Any]:
-    """Winners that are changed if a private number is odd."""
-    right = InGroups.found
+    """Winners whose labels are changed if a private number is odd."""
+    right = InGroups.find
 
-    def found(candidates: Any, selection: Any) -> Any:
-        made = right(candidates, selection)
-        told = change(made.drawn.labels) if _known[0] % 2 else made.drawn.labels
-        return made._replace(drawn=replace(made.drawn, labels=told))
+    def find(candidates: Any, groups: Any, places: Any) -> Any:
+        winners = right(candidates, groups, places)
+        return winners._replace(labels=change(winners.labels)) if _known[0] % 2 else winners
 
-    return mock.patch.object(InGroups, "found", found)
+    return mock.patch.object(InGroups, "find", find)
 
 
 def _above_by_answers(**change: Callable[[Any], Any]) -> Callable[[], AbstractContextManager[Any]]:
