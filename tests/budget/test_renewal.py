@@ -11,7 +11,7 @@ import spenders
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpgap.budget.account import Amount, BudgetExhausted
+from dpgap.budget.account import Amount, BudgetExhausted, Request
 from dpgap.budget.entries import (
     NEVER,
     NEW_PERIOD,
@@ -133,6 +133,21 @@ def test_what_lapsed_does_not_come_back_when_renewal_stops(
     with pytest.raises(ValueError, match="is not renewed now"):
         steward.renew(every=NEVER)
     assert account.ledger.verify() == []
+
+
+def test_a_paid_answer_is_shown_again_in_its_own_period_only(
+    account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    steward.renew(every="week", epsilon=1, reason="a report a week")
+    asked = Request(QUARTER, "how many", identity="a question")
+    for day, document in (("2026-11-18", "first"), ("2026-11-25", "second")):
+        clock(day)
+        assert account.paid("a question") is None
+        account.reserve_for(asked).settle(QUARTER, document)
+        assert account.paid("a question") == document
+    steward.renew(every=NEVER, reason="it is over")
+    clock("2027-01-01")
+    assert account.paid("a question") == "second"
 
 
 def test_a_clock_that_goes_back_renews_nothing(
