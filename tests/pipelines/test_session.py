@@ -42,8 +42,13 @@ def test_a_session_never_spends_more_than_it_has() -> None:
     with pytest.raises(dpgap.BudgetExhausted, match="and ε = 1 and δ = 0 are left"):
         session.top_k("what", k=1, epsilon="0.5", delta="1e-9", max_items=1)
     assert str(session) == "ε = 0 spent, ε = 1 left."
+    with pytest.raises(dpgap.BudgetExhausted, match="state a larger delta when you begin"):
+        session.top_k("what", k=1, epsilon="0.5", delta="1e-9", max_items=1)
     assert session.spent == 0
     assert session.releases == ()
+    session.count(epsilon=1)
+    with pytest.raises(dpgap.BudgetExhausted, match=r"is left: the budget is used up$"):
+        session.count(epsilon="0.1")
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

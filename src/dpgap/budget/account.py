@@ -364,9 +364,11 @@ class InMemoryBudget(ProcessBound):
         with self._one_at_a_time:
             if not (self._spent + wanted).fits(self.total):
                 left = self.remaining.in_words(readable_down, wanted, self.total, joint=" and ")
+                what = "ask with less" if self.remaining.epsilon else "the budget is used up"
+                if wanted.delta > self.total.delta:
+                    what = "state a larger delta when you begin the session"
                 raise BudgetExhausted(
-                    f"this needs {wanted}, and {left} {'are' if 'δ' in left else 'is'} left: ask "
-                    f"with less, or begin with more than {self.total}"
+                    f"this needs {wanted}, and {left} {'are' if 'δ' in left else 'is'} left: {what}"
                 )
             self._spent += wanted
         return _SetAside(wanted, self)

@@ -274,7 +274,7 @@ def plan(
     known = (*(METHODS if top else ABOVE_METHODS), *bounded, BASELINE)
     methods = known if method is None else (one_of("method", method, known),)
     if (epsilon is None) == (error is None):
-        raise ValueError("state either epsilon or error, and not both")
+        raise ValueError("state epsilon or error, one of the two")
     count = positive_integer("k", k)
     if boolean("adaptive", adaptive) and top:
         raise ValueError("adaptive must be False unless select='above'")
