@@ -452,3 +452,13 @@ def test_only_items_that_were_asked_one_by_one_are_said_to_be(options: Any, is_s
         found = dpgap.above(sold, **asked, **options)
     assert found.indices.size
     assert any("random order" in each for each in _same_again(found)) is is_stream
+
+
+def test_the_ends_of_a_huge_total_are_rounded_outwards_too():
+    sold = polars.DataFrame({"who": range(2_000), "amount": [617_283_945_061] * 2_000})
+    asked: Any = {"unit": "who", "sum": "amount", "at_most": 10**12, "step": 1, "epsilon": 10**6}
+    with bits_are(InsecureSeededBits(1)):
+        found = dpgap.total(sold, **asked)
+    low, high = found.interval().tolist()
+    assert 1.23456e15 < low < high < 1.23457e15
+    assert any("is 1.23456e+15 to 1.23457e+15 (95 %" in each for each in _same_again(found))
