@@ -96,6 +96,20 @@ def test_methods_come_best_first_and_a_larger_split_measures_worse() -> None:
         assert errors == sorted(errors)
 
 
+@pytest.mark.parametrize(
+    ("facts", "error"),
+    [
+        ({"sensitivity": 10**9}, 10**10),
+        ({"grid": "1/1073741824"}, 200),
+        ({"sensitivity": 10**6}, 5),
+    ],
+)
+def test_noise_that_is_too_wide_for_floats_is_not_enough(facts: Any, error: int) -> None:
+    for row in dpgap.plan(k=10, error=error, **facts).rows:
+        assert 0.98 * error < row.error <= error
+        assert dpgap.plan(k=10, epsilon=row.epsilon, **facts)[row.method].error == row.error
+
+
 def test_a_plan_prints_and_tabulates() -> None:
     plan = dpgap.plan(k=10, epsilon=1, monotonic=True)
     assert "Nothing has been spent" in str(plan)

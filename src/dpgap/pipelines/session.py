@@ -127,8 +127,7 @@ class Session:
         """The ε that is left; None where an account does not say."""
         if self._purse is not None:
             return self._purse.remaining.epsilon
-        left: Fraction | None = getattr(self._account, "remaining", None)
-        return left
+        return cast(Fraction | None, getattr(self._account, "remaining", None))
 
     @overload
     def top_k(self, item: str, *, by: None = None, **asked: Unpack[ItemTopK]) -> TableRelease: ...
