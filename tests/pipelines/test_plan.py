@@ -52,6 +52,18 @@ def test_no_interval_is_wider_than_planned_whichever_route_is_taken(
     assert (halves.max(axis=1) > sized.half_width + 1).sum() <= 14
 
 
+def test_a_plan_says_that_more_answers_than_k_are_measured_less_well() -> None:
+    options: Any = {"adaptive": True, "monotonic": True}
+    made = dpgap.plan(k=3, epsilon=1, method="best", select="above", **options)
+    found = dpgap.measured_above([10_000] * 40, 100, 3, 1, **options)
+    low, high = found.interval().T
+    assert found.indices.size > 3
+    assert ((high - low) / 2 > made.rows[0].half_width + 1).all()
+    warning = "If more than k are found, errors and 95% ± grow."
+    assert warning in made.guarantee
+    assert warning not in dpgap.plan(k=3, epsilon=1).guarantee
+
+
 def test_a_plan_reads_off_a_histogram_where_a_release_does() -> None:
     """For "above", a release compares what measuring alone would be off by."""
     options: Any = {"k": 10, "epsilon": 1, "monotonic": True, "select": "above"}

@@ -120,8 +120,9 @@ class Expected:
 
     `error` is the root of the mean squared error of each estimate where winners are clear, and
     `close_error` where they are hard to tell from losers: None where it may be anything. The
-    `half_width` is that of the widest 95 % interval that a release may have; where there is no
-    `close_error`, that of clear winners. Answers are compared with noise of the standard deviation
+    `half_width` is that of the widest 95 % interval that a release of k answers may have; where
+    there is no `close_error`, that of clear winners. All of them are larger where more than k are
+    found above a threshold. Answers are compared with noise of the standard deviation
     `selection_noise`. `precision` is the share of winners that will be right, where sizes were
     stated.
     """
@@ -184,10 +185,10 @@ class Plan(Table):
         same = "counts that all move in the same direction"
         kind = same if self.monotonic else f"answers of any kind{IN_PYTHON}"
         split = "" if self.split is None else f", {readable(self.split)} of ε for selecting"
-        told = ""
+        told = " If more than k are found, errors and 95% ± grow." if self.select == "above" else ""
         if self.max_items is not None:
             many = "1 item" if self.max_items == 1 else f"{self.max_items} items"
-            told = (
+            told += (
                 f" A unit counts for at most {many}. If units have more, counts are too low, and "
                 "these errors do not include that."
             )
