@@ -82,6 +82,7 @@ TABLES: dict[str, Callable[[], Any]] = {
     "table, above and k of a histogram": lambda: dpgap.above(
         SOLD, **ASKED, threshold=100, k=2, epsilon=2, max_items=1
     ),
+    "table, above, nothing": lambda: dpgap.above(SOLD, **ASKED, threshold=10**6, k=3, epsilon=2),
     "table, unknown items": lambda: dpgap.top_k(
         SOLD, unit="who", item="what", k=2, epsilon=2, delta="1e-3", max_items=3
     ),

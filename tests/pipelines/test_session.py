@@ -183,6 +183,14 @@ def test_lists_that_python_takes_for_equal_are_counted_apart() -> None:
     assert release.labels[0] is False
 
 
+@pytest.mark.parametrize("item", [["fig"], {"fig"}, {"fig": 1}, (["fig"],)])
+def test_an_item_of_no_known_type_is_refused_as_without_a_session(item: Any) -> None:
+    session = dpgap.Session(SOLD, unit="who", epsilon=1)
+    with pytest.raises(TypeError, match="items must be text, numbers, true and false, dates"):
+        session.top_k("what", domain=[item, "pea"], k=1, epsilon=1)
+    assert session.spent == 0
+
+
 def test_counts_of_items_are_refused_where_a_question_is_about_the_whole_table() -> None:
     made = dpgap.counts(SOLD, unit="row", item="what", domain=ITEMS)
     session = dpgap.Session(made, epsilon=9)

@@ -73,10 +73,10 @@ def _cut(release: Release) -> Iterator[str]:
     yield from question.forms_of_dates()
     answers = release.answers if isinstance(release, ReleasesByGroup) else [release]
     found = [it for it in answers if isinstance(it, TableRelease) and it.indices.size]
-    if question.threshold is not None and any(it.route != HISTOGRAM for it in found):
+    if question.threshold is not None and any(it.route is None for it in found):
         yield (
-            "Items were asked in a random order until the budget was used up. Others, even larger "
-            f"ones, may be above {separated(question.threshold)}, too."
+            "Items were asked in a random order while the budget lasted. Others, even larger ones, "
+            f"may be above {separated(question.threshold)}, too."
         )
 
 
@@ -237,7 +237,7 @@ def _general(release: Selected, facts: Facts) -> Iterator[str]:
         sure, by_leads = facts.sure, facts.by_leads
         if sure is not None and by_leads is not None and (sure & ~by_leads).any():
             line = separated(release.line or Fraction())
-            yield f"Where p is large, the item's measurement proves that it is above {line}."
+            yield f"If p is large and an item is surely above {line}, its measurement proves it."
 
 
 def _little(release: Measured, facts: Facts) -> Iterator[str]:

@@ -315,11 +315,12 @@ def _shown(cell: Any, name: str, digits: int) -> str:
         return ""
     if name == "p":
         return p_text(cell)
-    if abs(cell) >= 1e15:
-        return f"{cell:.6g}"
+    form = f",.{digits}f"
+    if abs(cell) >= 1e15:  # six digits of it
+        form, digits = ".6g", 5 - math.floor(math.log10(abs(cell)))
     if name in _OUTWARDS:
-        cell = _OUTWARDS[name](round(cell * 10**digits, 6)) / 10**digits
-    return f"{cell:,.{digits}f}"
+        cell = _OUTWARDS[name](round(cell * 10.0**digits, 6)) / 10.0**digits
+    return f"{cell:{form}}"
 
 
 def p_text(p: float) -> str:
@@ -1074,9 +1075,8 @@ class ReleasesByGroup(Release, Mapping[Any, TableRelease]):
         """The rows of all groups, one after the other; the first column says which group."""
         parts = [answer.columns() for answer in self.answers]
         groups = [group for group, part in zip(self, parts, strict=True) for _ in part["rank"]]
-        return {"group": groups} | {
-            name: [*chain(*(it[name] for it in parts))] for name in parts[0]
-        }
+        cells = {name: [*chain(*(it[name] for it in parts))] for name in parts[0]}
+        return {"group": groups, **cells}
 
     def _with(self, made: Provenance) -> Self:
         """The same release with this provenance, which the groups share."""
