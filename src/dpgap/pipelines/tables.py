@@ -18,7 +18,6 @@ import numpy as np
 from dpgap._package import public
 from dpgap.budget.account import Account, AlreadyCharged, Archive, KeyUsed, Request, pay
 from dpgap.data.counts import Table, counts, units_of
-from dpgap.data.domain import kind_of_label, text_of
 from dpgap.data.private_counts import CountsByGroup, PrivateCounts, errors_without_answers
 from dpgap.exact.parameters import Rational, boolean
 from dpgap.mechanisms.histogram import NoisyHistogram
@@ -121,8 +120,7 @@ def answer(
             paid = read_archived(document)
             if not isinstance(paid, kind):
                 raise DocumentError("the archived answer to this question has another type")
-            if isinstance(paid, Total) or _is_named_as_asked(paid, by_group):
-                return paid.again()
+            return paid.again()
     with ExitStack() as resources:
         prepared: list[Any] = []
         for each in by_group.values():
@@ -220,27 +218,6 @@ class Answering:
         parts = parts[: question.groups_of_a_unit]
         spent = min(sum(parts, Fraction(0)), question.epsilon)
         return ReleasesByGroup.of(question, releases, spent)
-
-
-def _is_named_as_asked(paid: Answer, by_group: Mapping[Any, PrivateCounts]) -> bool:
-    """Whether items and groups have the stated names. Older hashes did not tell 1 from "1".
-
-    Items that nobody listed are private, and this function does not look at them.
-    """
-    counts, by = next(iter(by_group.values())), isinstance(paid, ReleasesByGroup)
-    answers = paid.answers if isinstance(paid, ReleasesByGroup) else (paid,)
-    if by and {_named(each.question.group) for each in answers} != {*map(_named, by_group)}:
-        return False
-    shown = [label for each in answers for label in each.labels or ()]
-    if counts.unknown or counts.labels is None:
-        return True
-    if isinstance(counts.labels, range):
-        return all(kind_of_label(label) == "n" for label in shown)
-    return {*map(_named, shown)} <= {*map(_named, counts.labels)}
-
-
-def _named(label: Any) -> tuple[str, str]:
-    return kind_of_label(label), text_of(label)
 
 
 # --------------------------------------------------------------------------------------------------
