@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike
 
 from dpgap._package import public
 from dpgap.budget.account import Account
-from dpgap.data.private_counts import Chunk, GroupedAnswers, PrivateCounts, errors_without_answers
+from dpgap.data.private_counts import Chunk, PrivateCounts, errors_without_answers
 from dpgap.estimates.linear import combine, combined_variance
 from dpgap.exact.grid import Grid, Labels, read_grid
 from dpgap.exact.parameters import (
@@ -342,7 +342,7 @@ class AboveOptions(MeasuringOptions, total=False):
 @errors_without_answers
 @takes(TopKOptions, Facts, Paying, MeasuringOptions, TopKOptions)
 def measured_top_k(
-    answers: ArrayLike | PrivateCounts | GroupedAnswers,
+    answers: ArrayLike | PrivateCounts,
     k: int,
     epsilon: Rational,
     **options: Unpack[TopKOptions],
