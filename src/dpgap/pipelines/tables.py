@@ -23,7 +23,6 @@ from dpgap.exact.parameters import Rational, boolean
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK, Paying
 from dpgap.pipelines.routes import HistogramRoute, HybridRoute, histogram_route, unknown_route
-from dpgap.printable import DocumentError
 from dpgap.question import (
     HISTOGRAM,
     Above,
@@ -110,20 +109,14 @@ def answer(
     answering = Answering.of(wanted.about(answers.origin), answers)
     question, pipeline = answering.question, answering.pipeline
     draw: Any = pipeline.draw_paid
-    kind: type[Answer | Total] = TableRelease if question.by is None else ReleasesByGroup
-    kind = _OF_ALL.get(question.kind, kind)
-    by_group = dict(answers) if isinstance(answers, CountsByGroup) else {None: answers}
     identity = question.identity
     if not boolean("fresh", fresh) and identity is not None and isinstance(account, Archive):
         document = account.paid(identity)
         if document is not None:
-            paid = read_archived(document)
-            if not isinstance(paid, kind):
-                raise DocumentError("the archived answer to this question has another type")
-            return paid.again()
+            return cast(Answer | Total, read_archived(document).again())
     with ExitStack() as resources:
         prepared: list[Any] = []
-        for each in by_group.values():
+        for each in answers.values() if isinstance(answers, CountsByGroup) else [answers]:
             if isinstance(pipeline, MeasuredAbove):
                 chunks = resources.enter_context(closing(each.shuffled()))
                 prepared.append(pipeline.prepare(each, None, chunks))
@@ -138,11 +131,12 @@ def answer(
             if before.answered.document is None:
                 raise
             again = read_archived(before.answered.document)
-            if not isinstance(again, kind) or not question.is_same_as(again.question):
+            asked = getattr(again, "question", None)  # that of an array has none
+            if asked is None or not question.is_same_as(asked):
                 raise KeyUsed(
                     "this request key was used for another request: use a new key for each"
                 ) from None
-            return again.again()
+            return cast(Answer | Total, again.again())
 
 
 @dataclass(frozen=True, slots=True)
