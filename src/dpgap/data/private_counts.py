@@ -22,6 +22,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpgap.exact.bits import secure_bits
+from dpgap.exact.reals import Flags
+from dpgap.exact.reals import Integers as Integers
 from dpgap.question import Question
 
 # --------------------------------------------------------------------------------------------------
@@ -98,8 +100,6 @@ def _empty_frames(error: BaseException, handled: BaseException | None) -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-Integers = NDArray[np.int64]
-
 MAX_EXPANDED = 10**8
 """The most items of a domain that are written out as an array."""
 
@@ -160,7 +160,7 @@ class Chunk(NamedTuple):
         return answers
 
 
-def standing(taken: Integers, places: Integers) -> tuple[NDArray[np.bool_], Integers]:
+def standing(taken: Integers, places: Integers) -> tuple[Flags, Integers]:
     """Which places are in `taken`, which is sorted, and at which index of it.
 
     >>> standing(np.array([2, 5, 7]), np.array([7, 3, 2]))
