@@ -342,10 +342,7 @@ class AboveOptions(MeasuringOptions, total=False):
 @errors_without_answers
 @takes(TopKOptions, Facts, Paying, MeasuringOptions, TopKOptions)
 def measured_top_k(
-    answers: ArrayLike | PrivateCounts,
-    k: int,
-    epsilon: Rational,
-    **options: Unpack[TopKOptions],
+    answers: ArrayLike | PrivateCounts, k: int, epsilon: Rational, **options: Unpack[TopKOptions]
 ) -> Measured:
     """The k largest answers with estimates and error bars, for ε in all.
 
