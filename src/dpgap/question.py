@@ -531,11 +531,12 @@ def _encoding(name: str, value: Any) -> str:
     return one_of(name, value, ENCODINGS)
 
 
-def _chance(name: str, value: object) -> Fraction:
-    chance = rational(name, value)
-    if not 0 <= chance < 1:
+def chance(name: str, value: object) -> Fraction:
+    """`value` as an exact rational from zero to less than one."""
+    number = rational(name, value)
+    if not 0 <= number < 1:
         raise ValueError(f"{name} must be at least 0 and less than 1, not {value!r}")
-    return chance
+    return number
 
 
 class Whose(TypedDict, total=False):
@@ -578,7 +579,7 @@ class Filtered(TypedDict, total=False):
         "day(ordered, 'DD.MM.YYYY') >= '2024-01-31'".
     """
 
-    where: Annotated[str | None, Keyword(lambda name, value: read_filter(_text(name, value)))]
+    where: Annotated[str | None, Keyword(lambda _, text: read_filter(text))]
 
 
 class Amounts(TypedDict, total=False):
@@ -675,7 +676,7 @@ class Answered(TypedDict, total=False):
         The share of ε for selecting. Without it the method chooses.
     """
 
-    delta: Annotated[Rational, Keyword(_chance, 0)]
+    delta: Annotated[Rational, Keyword(chance, 0)]
     method: Annotated[str | None, Keyword()]
     split: Annotated[Rational | None, Keyword(share)]
 

@@ -14,10 +14,10 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpgap.estimates.errors import HistogramError
 from dpgap.exact.parameters import approximately, few_digits
+from dpgap.exact.reals import Flags
 from dpgap.printable import column_name, visible
 from dpgap.question import HISTOGRAM
 from dpgap.releases.plain import attempted, in_words, ranks_in_words, separated
@@ -83,8 +83,6 @@ def _cut(release: Release) -> Iterator[str]:
 # --------------------------------------------------------------------------------------------------
 
 
-Bools = NDArray[np.bool_]
-
 _EACH_OF_TWO = 0.975
 """The confidence of each of two ways to prove something that is to hold with 95 %."""
 _MOST_EPSILON = 10
@@ -94,13 +92,13 @@ _MOST_EPSILON = 10
 class Facts(NamedTuple):
     """What several sentences about a release need; worked out once for all of them."""
 
-    by_leads: Bools | None
+    by_leads: Flags | None
     """Which answers belong, as proved by their leads; None where leads prove nothing."""
-    sure: Bools | None
+    sure: Flags | None
     """Which surely belong, by leads or measurements; None where nothing can prove it."""
-    by_luck: Bools
+    by_luck: Flags
     """Which a histogram may show by luck: their intervals have no lower end."""
-    near_zero: Bools
+    near_zero: Flags
     """Which have an interval that includes 0, ignoring selection."""
     groups: tuple[tuple[int, ...], ...]
     are_near_zero: bool
@@ -404,7 +402,7 @@ def why_no_p_values(release: Selected) -> Iterator[str]:
         yield f"There are no p-values: {why}"
 
 
-def _ranks_where(release: Selected, chosen: Bools) -> str:
+def _ranks_where(release: Selected, chosen: Flags) -> str:
     """The ranks of the chosen answers in words; empty if answers have no ranks."""
     if isinstance(release, Measured):
         chosen = chosen[release.order]

@@ -17,7 +17,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpgap._package import __version__
 from dpgap.estimates.certificates import Evidence, belonging
@@ -38,7 +37,7 @@ from dpgap.exact.parameters import (
     readable,
     remembered,
 )
-from dpgap.exact.reals import Floats, Integers, without_float_errors
+from dpgap.exact.reals import Flags, Floats, Integers, without_float_errors
 from dpgap.printable import column_name, printable, visible
 from dpgap.question import HISTOGRAM, Question, promise_in_words
 from dpgap.releases.plain import attempted, exact_value, in_words, plain, separated, written
@@ -466,7 +465,7 @@ class Selected(IndexRelease):
         p_values = self.p_values
         return None if p_values is None or self.line is not None else float(p_values.max())
 
-    def belong(self, level: float = 0.95) -> NDArray[np.bool_]:
+    def belong(self, level: float = 0.95) -> Flags:
         """Which answers surely belong: all of them do at once, with confidence `level`."""
         level, p_values = confidence_level(level), self.p_values
         if p_values is None:
