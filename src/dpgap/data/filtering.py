@@ -298,7 +298,7 @@ def _key(literal: Any, value: Any) -> Any:
     if isinstance(literal, str):
         if literal != "like" and (moment := values.moment_of(value)):  # of times, the day in UTC
             day = moment[1] // values.NANOSECONDS["D"]
-            day = max(-_MANY_DAYS, min(day, _MANY_DAYS))  # NumPy fails on days beyond 64 bits
+            day = max(-(10**7), min(day, 10**7))  # NumPy fails on days beyond 64 bits
             return int("".join(str(np.datetime64(day, "D")).rsplit("-", 2)))
         text = text if isinstance(value, str) else None
         return text if literal == "like" or text is None else day_of(text, literal)
@@ -373,8 +373,6 @@ _DATE = re.compile(
 )
 """Text that people take for a date, in a form in which text does not sort by time."""
 _EXACT = Context(prec=400)
-_MANY_DAYS = 10**7
-"""From 1970: more than any day that a filter can name."""
 COMPARE = {
     "=": operator.eq,
     "<": operator.lt,
