@@ -1183,7 +1183,7 @@ def read_counting(
             raise ValueError(f"{one} and {other} must be different columns")
     if "sum" in held:
         _require_sum(held, stated)
-    elif held.keys() & {"at_most", "at_least", "step"}:
+    elif held.keys() & {"at_most", "step"} or held.pop("at_least", 0):
         raise ValueError("at_most, at_least and step need sum: the column of amounts")
     return Question(**held, unknown=is_unknown)
 

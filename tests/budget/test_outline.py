@@ -58,6 +58,12 @@ def test_an_outline_says_what_all_entries_say(url: str) -> None:
     assert waiting == [entry.number for entry in ledger.outline("sales").waiting] != []
 
 
+def test_a_data_set_without_entries_has_no_outline(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create("sales", 1)
+    assert ledger.outline("clinic") is None
+
+
 @pytest.mark.parametrize("layout", [1, 2])
 def test_an_outline_of_an_older_layout_says_the_same_before_and_after_its_migration(
     stored: Callable[[int], str], layout: int

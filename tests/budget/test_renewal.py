@@ -150,6 +150,33 @@ def test_a_paid_answer_is_shown_again_in_its_own_period_only(
     assert account.paid("a question") == "second"
 
 
+def test_an_answer_of_the_last_period_that_is_settled_late_hides_no_answer_of_this_one(
+    account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    steward.renew(every="week", epsilon=1, reason="a report a week")
+    asked = Request(QUARTER, "how many", identity="a question")
+    late = account.reserve_for(asked)
+    clock("2026-11-24")
+    account.reserve_for(asked).settle(QUARTER, "of this week")
+    late.settle(QUARTER, "of last week")
+    assert account.paid("a question") == "of this week"
+    clock("2026-12-01")
+    assert account.paid("a question") is None
+
+
+def test_a_machine_whose_clock_is_late_pays_once_in_a_period(
+    account: LedgerAccount, steward: Steward, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steward.renew(every="week", epsilon=1, reason="a report a week")
+    asked = Request(QUARTER, "how many", identity="a question")
+    account.reserve_for(asked).settle(QUARTER, "of last week")
+    clock("2026-11-22")
+    monkeypatch.setattr(Rows, "now", lambda _: "2026-11-23T00:00:01.000000+00:00")
+    assert account.paid("a question") is None
+    account.reserve_for(asked).settle(QUARTER, "of this week")
+    assert account.paid("a question") == "of this week"
+
+
 def test_a_clock_that_goes_back_renews_nothing(
     account: LedgerAccount, steward: Steward, clock: Clock
 ) -> None:

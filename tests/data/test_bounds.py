@@ -74,6 +74,11 @@ def test_a_slip_is_named(options: dict[str, Any], problem: str) -> None:
         _count(**options)
 
 
+@pytest.mark.parametrize("zero", [0, 0.0, "0.0", Fraction(0)])
+def test_a_least_amount_of_0_says_nothing_where_units_are_counted(zero: Any) -> None:
+    assert _count(at_least=zero).origin == _count().origin
+
+
 @pytest.mark.parametrize("column", ["day", "flag"])
 def test_what_cannot_be_an_amount_is_refused_by_its_type(column: str) -> None:
     days = polars.from_pandas(SOLD.assign(day=pandas.to_datetime("2026-11-15"), flag=True))

@@ -136,8 +136,10 @@ FILTERS = [
     *("x != false", "x = '2024-01-31'", "x > '2024-01-31'", "x = '2024-01-31T12:00'"),
     *("x < '2024-01-31'", "x >= '0001-01-01 00:00+09:00'", "x < '9999-12-31 23:00-09:00'"),
     *("x <= '2024-01-31 13:00+01:00'", "not x < '2024-01-31 12:00:00.000001'", "x <= 'PT7S'"),
+    *("day(x, 'DD.MM.YYYY') >= '2024-01-31'", "day(x, 'YYYY-MM-DD') = '2024-01-31'"),
 ]
 ODD = (None, "x", 7, 0.5, True, 1j, NOON, date(2024, 1, 31), b"x", NOON.replace(tzinfo=UTC))
+ODD += (np.datetime64(2**62, "W"), np.datetime64(-(2**62), "D"))
 
 
 def _kept(values: list[Any], text: str, known: int) -> list[int]:

@@ -293,9 +293,8 @@ def settle(reservation: Any, spent: Fraction, kept: _Document | None = None) -> 
     with suppress(Exception):
         reservation.settle(spent, *(() if kept is None else (kept.to_archive(),)))
         return
-    with suppress(
-        UnsettledWarning
-    ):  # if warnings are errors, the paid release is returned all the same
+    # If warnings are errors, the paid release is returned all the same.
+    with suppress(UnsettledWarning):
         warnings.warn(
             "the account could not record what this release cost: all that was reserved for it "
             "stays charged",

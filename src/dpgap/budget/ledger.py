@@ -146,7 +146,7 @@ class Ledger:
         name = requests.require_name(dataset)
         with self._store.reading() as rows:
             first, end = _range(rows, name, since, until)
-            return rows.outline(name, first, end) if end else None
+            return rows.outline(name, first, end) if end and rows.find(name) else None
 
     def verify(self, dataset: str | None = None, *, head: str | None = None) -> list[str]:
         """Everything that is wrong with one book, or with all of them; nothing if intact.
@@ -252,9 +252,8 @@ class Ledger:
         if renewal is None or not renewal.is_over(at := rows.now()):
             return balance
         author = self._author("", actor=actor)._replace(at=at)
-        return balance._replace(
-            last=entries.following(Balance(balance.last), entries.NEW_PERIOD, author)
-        )
+        begun = entries.following(Balance(balance.last), entries.NEW_PERIOD, author)
+        return balance._replace(last=begun)
 
     def _renewed(self, rows: Rows, balance: Balance, actor: str | None) -> Balance:
         """The balance as of now; the entry of a new period is written."""
@@ -416,10 +415,10 @@ class LedgerAccount:
 
         If the budget renews, only documents of the current period count.
         """
-        renewal = self.ledger._now(self.dataset, "").last.renewal
-        since = "" if renewal is None else renewal.since
+        last = self.ledger._now(self.dataset, "").last
         with self.ledger._store.reading() as rows:
-            return requests.document_of(rows, self.dataset, since, identity=identity)
+            first = rows.period_start(last)
+            return requests.document_of(rows, self.dataset, first, identity=identity)
 
     def answered(self, key: str) -> Answered | None:
         """What became of the request with this key; None if it was never charged."""

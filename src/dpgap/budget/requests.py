@@ -298,13 +298,13 @@ def stating(facts: Facts | None, others: Others, meant: str | None) -> dict[str,
     return {name: value for name, value in found.items() if value is not None}
 
 
-def document_of(rows: Rows, dataset: str, since: str = "", **wanted: Any) -> str | None:
+def document_of(rows: Rows, dataset: str, first: int = 0, **wanted: Any) -> str | None:
     """A document, by the number of its settlement or by its question, if it is what was paid for.
 
-    One that was paid for before the day `since` is left out. It must agree with its entries, and
-    they with their hashes, else it is a `LedgerError`.
+    Documents that were paid for before the entry `first` are left out. It must agree with its
+    entries, and they with their hashes, else it is a `LedgerError`.
     """
-    kept = rows.document(dataset, **wanted)
+    kept = rows.document(dataset, first, **wanted)
     if kept is None:
         return None
     settlement = rows.entry(dataset, number=kept.number)
@@ -316,7 +316,7 @@ def document_of(rows: Rows, dataset: str, since: str = "", **wanted: Any) -> str
             f"the document of entry {kept.number} does not agree with the entry that paid for it: "
             "it is not shown, see `verify`"
         )
-    return None if settlement.at < since else kept.document
+    return kept.document
 
 
 def documents_of(store: Store, dataset: str, first: int = 0) -> Iterator[Document]:

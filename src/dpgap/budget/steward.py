@@ -178,10 +178,9 @@ class Steward:
 
 def _refuse_look_alike(rows: Rows, dataset: str, person: str) -> None:
     """Refuse a new person who could be taken for one who has spent, or may spend, something."""
-    others = [
-        it for it in rows.people(dataset) if {it.person_spent, it.allowance} - {NOTHING, None}
-    ]
-    if (other := requests.look_alike(person, [it.person for it in others])) is not None:
+    amounts = {it.person: {it.person_spent, it.allowance} for it in rows.people(dataset)}
+    others = [name for name, has in amounts.items() if has - {NOTHING, None}]
+    if (other := requests.look_alike(person, others)) is not None:
         raise ValueError(
             f"person {person!r} looks like {other!r}, who has an allowance or has spent in data "
             f"set {dataset!r}: name that person; or, if that name is wrong, allow it 0 first"

@@ -376,14 +376,21 @@ class Rows:
             self._in_period(last, waiting),
         )
 
+    def period_start(self, last: Entry) -> int:
+        """The number of the first entry of an entry's period; 0 if the budget is not renewed."""
+        if last.renewal is None:
+            return 0
+        since = last.renewal.since
+        begun = [last] if last.kind == NEW_PERIOD else []  # it may not be written yet
+        begun = begun or self.book(last.dataset, 1, last.number + 1, kind=[NEW_PERIOD])
+        starts = [it.number for it in begun if it.period and it.period.since == since]
+        return starts[0] if starts else self.place(last.dataset, since)
+
     def _in_period(self, last: Entry, waiting: list[Entry]) -> Fraction:
         """The ε that the period of an entry can cost: the total, less what was charged before."""
         if last.renewal is None:
             return Fraction(0)
-        since, entry = last.renewal.since, self._table.c
-        begun = self.book(last.dataset, 1, last.number + 1, kind=[NEW_PERIOD])
-        starts = [it.number for it in begun if it.period and it.period.since == since]
-        first = starts[0] if starts else self.place(last.dataset, since)
+        entry, first = self._table.c, self.period_start(last)
         later = (entry.number >= first, entry.number <= last.number)
         ended = self._read(self._of(last.dataset, entry.reservation < first, *later))
         held = [it for it in waiting if it.number < first]
@@ -427,9 +434,16 @@ class Rows:
             self.connection.execute(_DOCUMENTS.insert(), kept | {"dataset": entry.dataset})
         return entry
 
-    def document(self, dataset: str, **wanted: Any) -> Document | None:
-        """The document that the entry of a `number` settled, or the newest of an `identity`."""
-        found = self._kept(dataset).filter_by(**wanted).order_by(self._documents.c.number.desc())
+    def document(self, dataset: str, first: int = 0, **wanted: Any) -> Document | None:
+        """The document that the entry of a `number` settled, or the newest of an `identity`.
+
+        It must have been reserved by the entry `first` or a later one.
+        """
+        number, entry = self._documents.c.number, self._table.c
+        found = self._kept(dataset).filter_by(**wanted).order_by(number.desc())
+        if first:
+            settled = self._of(dataset, entry.reservation >= first)
+            found = found.where(number.in_(settled.with_only_columns(entry.number)))
         row = self.connection.execute(found.limit(1)).first()
         return None if row is None else Document(*row[1:])
 
@@ -519,9 +533,8 @@ class Store:
             except OSError as error:
                 raise LedgerError(f"the ledger file cannot be made: {error.strerror}") from None
         with self.writing(None) as rows:
-            if (
-                self.layout(rows.connection) is None
-            ):  # nobody notes a layout that may be rolled back
+            # Nobody notes a layout that may be rolled back.
+            if self.layout(rows.connection) is None:
                 _make_tables(rows.connection)
             yield rows
 

@@ -289,8 +289,9 @@ def _key(literal: Any, value: Any) -> Any:
         return text
     if isinstance(literal, str):
         if literal != "like" and (moment := values.moment_of(value)):  # of times, the day in UTC
-            day = np.datetime64(moment[1] // values.NANOSECONDS["D"], "D")
-            return int("".join(str(day).rsplit("-", 2)))
+            day = moment[1] // values.NANOSECONDS["D"]
+            day = max(-(10**7), min(day, 10**7))  # NumPy fails on days beyond 64 bits
+            return int("".join(str(np.datetime64(day, "D")).rsplit("-", 2)))
         text = text if isinstance(value, str) else None
         return text if literal == "like" or text is None else day_of(text, literal)
     if literal is bool:

@@ -519,9 +519,7 @@ class LaplaceNoise(LaplaceTails, MemorylessLaw):
         return _laplace_difference_tail(1 / float(self.scale), 1 / float(other.scale), step)
 
     def from_uniforms(self, uniforms: Floats) -> Floats:
-        noise = signed_exponentials(uniforms[0])
-        noise *= float(self.scale)
-        return noise
+        return signed_exponentials(uniforms[0]) * float(self.scale)
 
 
 @dataclass(frozen=True, slots=True)
