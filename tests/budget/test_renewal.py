@@ -11,7 +11,7 @@ import spenders
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpgap.budget.account import Amount, BudgetExhausted
+from dpgap.budget.account import Amount, BudgetExhausted, Request
 from dpgap.budget.entries import (
     NEVER,
     NEW_PERIOD,
@@ -117,6 +117,27 @@ def test_what_an_older_period_gives_back_lapses(
     assert account.remaining == Fraction(3, 4)
     assert (account.spent, account.reserved) == (HALF, 0)
     assert account.ledger.verify() == []
+
+
+def test_an_answer_is_shown_again_in_the_period_that_paid_for_it(
+    account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    asked = Request(QUARTER, "a report", identity="a question")
+    account.of("ann").reserve_for(asked).settle(QUARTER, "before it renewed")
+    steward.renew(every="week", epsilon=1)
+    over_the_end = account.of("ann", joins=False).reserve_for(asked)
+    clock("2026-11-22")
+    assert account.paid("a question") == "before it renewed"
+    clock("2026-11-23")
+    assert account.paid("a question") is None
+    over_the_end.settle(QUARTER, "of the last week")
+    assert account.paid("a question") is None
+    account.of("ann").reserve_for(asked).settle(QUARTER, "of this week")
+    assert account.paid("a question") == "of this week"
+    clock("2026-11-30")
+    assert account.paid("a question") is None
+    steward.renew(every=NEVER)
+    assert account.paid("a question") == "of this week"
 
 
 def test_what_lapsed_does_not_come_back_when_renewal_stops(
