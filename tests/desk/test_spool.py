@@ -553,7 +553,7 @@ COUNTING = """
 import os
 from dpgap.budget.ledger import LedgerReservation
 from dpgap.desk import spool
-from dpgap.desk.spool import Slip
+from dpgap.desk.spool import Pending, Slip
 ask = spool.ask
 def counting(question, answers, account):
     with open({path!r}, "a") as file:
