@@ -71,11 +71,11 @@ def _open(path: Path) -> Desk:
     return open_desk(read_stewards_file(path))
 
 
-def _charge(desk: Desk) -> Pending:
+def _charge(desk: Desk, key: str = KEY) -> Pending:
     visitor = desk.auth.with_token(token_of("ann"))
     assert visitor is not None
     asked = FilledForm.read({"topic": "what", "k": "2", "epsilon": "0.1"})
-    charged = desk.charge(visitor, desk.file.datasets["sales"], asked, KEY)
+    charged = desk.charge(visitor, desk.file.datasets["sales"], asked, key)
     assert isinstance(charged, Pending)
     return charged
 
@@ -737,6 +737,34 @@ def test_what_was_answered_before_a_ledger_was_put_back_is_not_drawn_again(
     after = _next_desk(path)
     assert (_why(after), _kinds(after.ledger)) == ([], ["reserve", "write-off"])
     assert dict(draws) == {2: 1}
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_desk_on_a_copy_of_a_spool_writes_off_what_was_charged_before_it_started_alone(
+    is_running: bool, tmp_path: Path
+) -> None:
+    """Of a desk that runs. The copy of one that has ended is as good as a new spool."""
+    path = write_file(tmp_path)
+    copied = path.with_name("copied.toml")
+    copied.write_text(path.read_text())
+    desk = _open(path)
+    if is_running:
+        charged = _charge(desk)
+    else:
+        desk.spool.close()
+    shutil.copytree(path.with_suffix(".spool"), tmp_path / "copied.spool")
+    other = _next_desk(copied)
+    if is_running:
+        assert desk.settle(charged).state == "written off"
+    else:
+        desk = _next_desk(path)
+    charged = _charge(desk, "another-key")
+    for later in (other, _next_desk(copied)):
+        later.recover()
+        later.settle_waiting()
+        assert _why(later) == [desks_words.ELSEWHERE]
+    charged.draw()
+    assert desk.settle(charged).state == "settled"
 
 
 def test_on_an_older_copy_of_a_spool_nothing_is_drawn_or_settled_again(

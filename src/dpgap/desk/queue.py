@@ -286,7 +286,10 @@ class Desk:
     def _recover(self, folder: Folder) -> None:
         budgets = self.ledger.datasets()
         stale = (entry for budget in budgets for entry in self.ledger.steward(budget).stale())
-        ours = {name_of(entry): entry for entry in stale if entry.extra.get("desk") == folder.id}
+        found = {name_of(entry): entry for entry in stale if entry.extra.get("desk") == folder.id}
+        if folder.charged is None:  # later ones are of a desk that runs, whose spool was copied
+            folder.charged = {*found}
+        ours = {name: found[name] for name in folder.charged & found.keys()}
         for entry in ours.values():
             if (entry.dataset, entry.number) not in self.waiting:
                 self._take_up(folder, entry)

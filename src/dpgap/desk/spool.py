@@ -149,6 +149,8 @@ class Folder:
                 self.drop(name)
         self.left = self.names()
         """The files that the desk before left here."""
+        self.charged: set[str] | None = None
+        """The names of the reservations that it left in the ledger, as soon as they are known."""
 
     def names(self) -> list[str]:
         """The names of all files that belong to reservations."""
