@@ -119,6 +119,27 @@ def test_what_an_older_period_gives_back_lapses(
     assert account.ledger.verify() == []
 
 
+def test_an_answer_is_shown_again_in_the_period_that_paid_for_it(
+    account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    asked = Request(QUARTER, "a report", identity="a question")
+    account.of("ann").reserve_for(asked).settle(QUARTER, "before it renewed")
+    steward.renew(every="week", epsilon=1)
+    over_the_end = account.of("ann", joins=False).reserve_for(asked)
+    clock("2026-11-22")
+    assert account.paid("a question") == "before it renewed"
+    clock("2026-11-23")
+    assert account.paid("a question") is None
+    over_the_end.settle(QUARTER, "of the last week")
+    assert account.paid("a question") is None
+    account.of("ann").reserve_for(asked).settle(QUARTER, "of this week")
+    assert account.paid("a question") == "of this week"
+    clock("2026-11-30")
+    assert account.paid("a question") is None
+    steward.renew(every=NEVER)
+    assert account.paid("a question") == "of this week"
+
+
 def test_what_lapsed_does_not_come_back_when_renewal_stops(
     account: LedgerAccount, steward: Steward, clock: Clock
 ) -> None:
@@ -133,21 +154,6 @@ def test_what_lapsed_does_not_come_back_when_renewal_stops(
     with pytest.raises(ValueError, match="is not renewed now"):
         steward.renew(every=NEVER)
     assert account.ledger.verify() == []
-
-
-def test_a_paid_answer_is_shown_again_in_its_own_period_only(
-    account: LedgerAccount, steward: Steward, clock: Clock
-) -> None:
-    steward.renew(every="week", epsilon=1, reason="a report a week")
-    asked = Request(QUARTER, "how many", identity="a question")
-    for day, document in (("2026-11-18", "first"), ("2026-11-25", "second")):
-        clock(day)
-        assert account.paid("a question") is None
-        account.reserve_for(asked).settle(QUARTER, document)
-        assert account.paid("a question") == document
-    steward.renew(every=NEVER, reason="it is over")
-    clock("2027-01-01")
-    assert account.paid("a question") == "second"
 
 
 def test_an_answer_of_the_last_period_that_is_settled_late_hides_no_answer_of_this_one(

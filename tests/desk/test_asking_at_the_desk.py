@@ -90,6 +90,15 @@ def test_keys_of_two_people_never_meet(desk: Running) -> None:
         assert bob.post(ASK, json=question(key=key, k=1)).status_code == 200
 
 
+def test_a_page_says_since_when_an_answer_of_a_budget_that_renews_is_free(desk: Running) -> None:
+    words = "If the same was asked before{}, its answer is free"
+    with desk.browser("ann") as ann:
+        assert words.format("") in ann.get("/data/sales").text
+        period = desk.desk.ledger.steward("sales").renew(every="month", epsilon=1).period
+        assert period is not None
+        assert words.format(f", on {period.since} or later") in ann.get("/data/sales").text
+
+
 def test_an_allowance_ends_before_the_budget_does(desk: Running) -> None:
     with desk.program("ann") as ann:
         assert ann.get("/api/v1/datasets/sales").json()["left"] == "5"

@@ -71,11 +71,11 @@ def _open(path: Path) -> Desk:
     return open_desk(read_stewards_file(path))
 
 
-def _charge(desk: Desk) -> Pending:
+def _charge(desk: Desk, key: str = KEY) -> Pending:
     visitor = desk.auth.with_token(token_of("ann"))
     assert visitor is not None
     asked = FilledForm.read({"topic": "what", "k": "2", "epsilon": "0.1"})
-    charged = desk.charge(visitor, desk.file.datasets["sales"], asked, KEY)
+    charged = desk.charge(visitor, desk.file.datasets["sales"], asked, key)
     assert isinstance(charged, Pending)
     return charged
 
@@ -146,7 +146,8 @@ def test_a_desk_that_dies_after_any_step_loses_nothing_and_draws_nothing_twice(
             _work(first)
     first.spool.close()
     desk = _next_desk(path)
-    assert desk.spool.id == first.spool.id
+    desk.recover()
+    assert list(desk.spool.folders) == [desk.spool.id] != [first.spool.id]
     assert _kinds(desk.ledger) == ["reserve", "settle" if becomes == "settled" else "write-off"]
     assert draws == ({} if step == "charged" else {2: 1})
     assert (_why(desk), desk.waiting) == ([], {})
@@ -447,16 +448,54 @@ def test_an_answer_whose_file_gets_no_name_is_settled_from_memory(
     assert os.listdir(desk.desk.file.spool + "/" + desk.desk.spool.id) == ["lock"]
 
 
+@pytest.mark.parametrize("is_drawn", [True, False])
+def test_what_a_desk_left_is_taken_up_although_it_is_asked_again_while_the_next_one_starts(
+    is_drawn: bool, tmp_path: Path
+) -> None:
+    path = write_file(tmp_path)
+    first = _open(path)
+    charged = _charge(first)
+    if is_drawn:
+        charged.draw()
+    first.spool.close()
+    desk = _open(path)
+    task: Any = object()
+    desk.under_way[task] = "sales", charged.entry.key or ""
+    desk.recover()
+    desk.settle_waiting()
+    assert _kinds(desk.ledger) == ["reserve", "settle" if is_drawn else "write-off"]
+
+
 def test_a_desk_that_starts_leaves_what_is_asked_of_it_just_now(tmp_path: Path) -> None:
     desk = _open(write_file(tmp_path))
     charged = _charge(desk)
-    task: Any = object()
-    desk.under_way[task] = "sales", charged.entry.key or ""
     desk.recover()
     assert desk.waiting == {}
     charged.draw()
     desk.recover()
     assert (desk.settle(charged).state, desk.waiting) == ("settled", {})
+
+
+def test_an_answer_that_cannot_be_read_is_not_taken_for_one_that_is_not_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_file(tmp_path)
+    first = _open(path)
+    _charge(first).draw()
+    (file,) = path.with_suffix(".spool").glob("*/*.*")
+    answer = file.read_bytes()
+    file.unlink()
+    file.symlink_to(file)
+    first.spool.close()
+    desk = _next_desk(path)
+    desk.recover()
+    assert (_kinds(desk.ledger), desk.waiting) == (["reserve"], {})
+    assert len([it for it in caplog.messages if "cannot be read: (OSError)" in it]) == 1
+    file.unlink()
+    file.write_bytes(answer)
+    desk.recover()
+    desk.settle_waiting()
+    assert _kinds(desk.ledger) == ["reserve", "settle"]
 
 
 def test_what_was_written_off_is_listed_with_its_reason(
@@ -514,7 +553,7 @@ COUNTING = """
 import os
 from dpgap.budget.ledger import LedgerReservation
 from dpgap.desk import spool
-from dpgap.desk.spool import Slip
+from dpgap.desk.spool import Pending, Slip
 ask = spool.ask
 def counting(question, answers, account):
     with open({path!r}, "a") as file:
@@ -698,6 +737,34 @@ def test_what_was_answered_before_a_ledger_was_put_back_is_not_drawn_again(
     after = _next_desk(path)
     assert (_why(after), _kinds(after.ledger)) == ([], ["reserve", "write-off"])
     assert dict(draws) == {2: 1}
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_desk_on_a_copy_of_a_spool_writes_off_what_was_charged_before_it_started_alone(
+    is_running: bool, tmp_path: Path
+) -> None:
+    """Of a desk that runs. The copy of one that has ended is as good as a new spool."""
+    path = write_file(tmp_path)
+    copied = path.with_name("copied.toml")
+    copied.write_text(path.read_text())
+    desk = _open(path)
+    if is_running:
+        charged = _charge(desk)
+    else:
+        desk.spool.close()
+    shutil.copytree(path.with_suffix(".spool"), tmp_path / "copied.spool")
+    other = _next_desk(copied)
+    if is_running:
+        assert desk.settle(charged).state == "written off"
+    else:
+        desk = _next_desk(path)
+    charged = _charge(desk, "another-key")
+    for later in (other, _next_desk(copied)):
+        later.recover()
+        later.settle_waiting()
+        assert _why(later) == [desks_words.ELSEWHERE]
+    charged.draw()
+    assert desk.settle(charged).state == "settled"
 
 
 def test_on_an_older_copy_of_a_spool_nothing_is_drawn_or_settled_again(

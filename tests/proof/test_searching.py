@@ -847,3 +847,14 @@ def test_a_program_with_noise_of_its_own_is_refused():
 def test_neighbours_that_a_claim_is_not_about_are_refused(pair, claims, words):
     with pytest.raises(ValueError, match=words):
         audit(lambda answers: answers[0], epsilon=1, samples=2_000, neighbours=[pair], **claims)
+
+
+@pytest.mark.parametrize("end", [0.2 + 0.1, 0.3])
+def test_neighbours_may_be_off_by_the_rounding_of_floats(end):
+    claims = {"epsilon": 1, "samples": 2_000, "sensitivity": "0.1"}
+    pairs = [([0.2], [end]), ([0.7], [0.7999999999999999]), ([0.7], [0.8])]
+    assert not audit(lambda answers: 0, neighbours=pairs, **claims).rejected
+    with pytest.raises(ValueError, match=r"must be as near as sensitivity 0\.1"):
+        audit(lambda answers: 0, neighbours=[([0.2], [0.3001])], **claims)
+    with pytest.raises(ValueError, match="must be as near as sensitivity 1"):
+        audit(lambda answers: 0, epsilon=1, neighbours=[([10**9], [10**9 + 2])])

@@ -279,19 +279,17 @@ class Desk:
     def recover(self) -> None:
         """Take up what desks that have ended left in the ledger and in the spool."""
         self.spool.take_over()
-        for name in list(self.spool.left):
-            self._recover(self.spool.folders[name])
+        for folder in list(self.spool.folders.values()):
+            if folder.id != self.spool.id:
+                self._recover(folder)
 
     def _recover(self, folder: Folder) -> None:
         budgets = self.ledger.datasets()
-        stale = [entry for budget in budgets for entry in self.ledger.steward(budget).stale()]
-        working = list(self.under_way.values())  # read last: what is charged just now is in it
-        ours = {
-            name_of(entry): entry
-            for entry in stale
-            if entry.extra.get("desk") == folder.id
-            and (entry.dataset, entry.key or "") not in working
-        }
+        stale = (entry for budget in budgets for entry in self.ledger.steward(budget).stale())
+        found = {name_of(entry): entry for entry in stale if entry.extra.get("desk") == folder.id}
+        if folder.charged is None:  # later ones are of a desk that runs, whose spool was copied
+            folder.charged = {*found}
+        ours = {name: found[name] for name in folder.charged & found.keys()}
         for entry in ours.values():
             if (entry.dataset, entry.number) not in self.waiting:
                 self._take_up(folder, entry)
@@ -301,7 +299,7 @@ class Desk:
             elif name not in ours:
                 log.error("the spool has a file of no reservation in this ledger: %s", name)
         folder.left.clear()
-        if folder.id == self.spool.id or not (ours or folder.names()):
+        if not (ours or folder.names()):
             self.spool.leave(folder)
 
     def _take_up(self, folder: Folder, entry: Entry) -> None:
@@ -311,7 +309,8 @@ class Desk:
         except (SpoolError, OSError) as error:
             words = str(error) if isinstance(error, SpoolError) else f"({type(error).__name__})"
             place = entry.number, entry.dataset
-            log.error("entry %d of %s: its file in the spool cannot be read: %s", *place, words)
+            if name_of(entry) in folder.left:  # it is tried again and again, and told once
+                log.error("entry %d of %s: its file in the spool cannot be read: %s", *place, words)
             return
         reservation = LedgerReservation(self.ledger, entry)
         pending = Pending(reservation, Slip(folder, name_of(entry)), has_waited=True)

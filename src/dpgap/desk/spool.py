@@ -40,6 +40,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -78,33 +79,28 @@ class Spool:
             require_spool(root)
             root.mkdir(mode=0o700, exist_ok=True)
             self.folders = {folder.id: folder for folder in _free_folders(root)}
-            while not self.folders:
-                path = root / secrets.token_hex(8)
-                path.mkdir(mode=0o700)
-                with suppress(BlockingIOError):  # a desk that starts just now was quicker
-                    self.folders[path.name] = Folder(path)
-                _sync(root)
-                _sync(root.parent)
+            self.id = ""
+            """The folder of this desk is a new one: no earlier desk charged with this id."""
+            while self.id not in self.folders:
+                self.id = secrets.token_hex(8)
+                (root / self.id).mkdir(mode=0o700)
+                with suppress(BlockingIOError, FileNotFoundError):  # another desk was quicker
+                    self.folders[self.id] = Folder(root / self.id)
+            _sync(root)
+            _sync(root.parent)
         except OSError as error:
             raise SpoolError(f"spool {root} cannot be used: {error.strerror}") from None
-        self.id = next(iter(self.folders))
-        self.left = set(self.folders)
-        """The folders in which desks before may have left something."""
 
     def take_over(self) -> None:
         """Lock folders of desks that have ended meanwhile, if they can be used."""
         with suppress(SpoolError):
-            free = {folder.id: folder for folder in _free_folders(self._root)}
-            self.folders |= free
-            self.left |= free.keys()
+            self.folders |= {folder.id: folder for folder in _free_folders(self._root)}
 
     def leave(self, folder: "Folder") -> None:
-        """Note that nothing of an earlier desk is left; remove a folder that was taken over."""
-        self.left.remove(folder.id)
-        if folder.id != self.id:
-            del self.folders[folder.id]
-            with suppress(OSError):  # somebody put another file there
-                folder.remove()
+        """Remove a folder that was taken over, when nothing of it is left."""
+        del self.folders[folder.id]
+        with suppress(OSError):  # somebody put another file there
+            folder.remove()
 
     def close(self) -> None:
         """Unlock all folders."""
@@ -153,6 +149,8 @@ class Folder:
                 self.drop(name)
         self.left = self.names()
         """The files that the desk before left here."""
+        self.charged: set[str] | None = None
+        """The names of the reservations that it left in the ledger, as soon as they are known."""
 
     def names(self) -> list[str]:
         """The names of all files that belong to reservations."""
@@ -164,9 +162,11 @@ class Folder:
 
     def read(self, name: str) -> Answer | None:
         """The answer that a file holds; None if it holds none that is whole, or is not there."""
-        if not self.has(name):
+        try:
+            with open(name, "rb", opener=partial(os.open, dir_fd=self.descriptor)) as file:
+                header, _, rest = file.read().partition(b"\n")
+        except FileNotFoundError:  # any other failure may go by: the answer may be there
             return None
-        header, _, rest = (self._path / name).read_bytes().partition(b"\n")
         if header.startswith(b'{"version":') and header + b"\n" not in (_FIRST, _HEADER):
             raise SpoolError(
                 f"spool {self._path / name} was written by a later dpgap: use that one"

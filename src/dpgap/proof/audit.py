@@ -138,7 +138,8 @@ def _neighbours(
     moves = [after - before for before, after in zip(one, other, strict=True)]
     most = sensitivity * (len(moves) if reach is None else reach)
     is_one_way = min(moves, default=0) >= 0 or max(moves, default=0) <= 0
-    if max(map(abs, moves), default=0) > sensitivity or sum(map(abs, moves)) > most:
+    slack = len(moves) * max(map(abs, (*one, *other)), default=0) / 2**52  # 0.2 + 0.1 > 0.3
+    if max(map(abs, moves), default=0) > sensitivity + slack or sum(map(abs, moves)) > most + slack:
         raise ValueError(
             f"neighbours must be as near as sensitivity {sensitivity} and reach say, and "
             f"{[*one]} and {[*other]} are not: state them, or other pairs"
