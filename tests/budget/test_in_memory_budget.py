@@ -56,7 +56,7 @@ def test_more_than_there_is_is_refused_and_costs_nothing(
 
 def test_whoever_is_short_of_delta_is_told_that_there_is_none() -> None:
     without, tiny = InMemoryBudget(Amount(Fraction(5))), Fraction(1, 10**6)
-    with pytest.raises(BudgetExhausted, match="δ = 10⁻⁶, and ε = 5 and δ = 0 are left: ask"):
+    with pytest.raises(BudgetExhausted, match="δ = 10⁻⁶, and ε = 5 and δ = 0 are left: state"):
         without.reserve(Fraction(1), "it needs δ", tiny)
     with pytest.raises(BudgetExhausted, match="this needs ε = 9, and ε = 5 is left: ask"):
         without.reserve(Fraction(9), "it needs none")
