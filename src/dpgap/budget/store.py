@@ -482,7 +482,9 @@ class Rows:
 
     def now(self) -> str:
         """The time by the database's clock, in UTC and as entries write it."""
-        moment = self.connection.execute(sql.select(sql.func.now())).scalar_one()
+        # In PostgreSQL, now() is when the transaction began: before it waited for its turn.
+        clock = "clock_timestamp" if self.connection.dialect.name == "postgresql" else "now"
+        moment = self.connection.execute(sql.select(getattr(sql.func, clock)())).scalar_one()
         in_utc = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
         return in_utc.isoformat(timespec="microseconds")
 
