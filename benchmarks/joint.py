@@ -2,9 +2,9 @@
 
     python benchmarks/joint.py [--json] [--rounds 5]
 
-Counts follow Zipf's law in random order, or are in groups already; ε = 0.7, monotonic, exponential
+Counts follow Zipf's law in random order, or are counts of a table; ε = 0.7, monotonic, exponential
 noise. The two calls take turns, and times are medians in milliseconds. Figures to look at: at most
-5 at n = 41,270 and k = 10, 60 at k = 50, 30 at n = 10⁶ counts in groups; 10¹² absent items at most
+5 at n = 41,270 and k = 10, 60 at k = 50, 30 at n = 10⁶ counts of a table; 10¹² absent items at most
 1.2 times that.
 """
 
@@ -46,7 +46,6 @@ def rows(rounds: int) -> list[dict[str, Any]]:
         ("n = 41,270", 10, zipf_counts(41_270)),
         ("n = 41,270", 50, zipf_counts(41_270)),
         ("n = 10^6", 10, million),
-        ("n = 10^6, in groups", 10, dpgap.GroupedAnswers.of(million)),
         ("41,270 counted", 10, present(41_270, 50_000)),
         ("41,270 counted, 10^12 absent", 10, present(41_270, 10**12)),
         ("10^6 counted", 10, present(1_000_000, 1_100_000)),

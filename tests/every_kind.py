@@ -9,6 +9,7 @@ import polars as pl
 
 import dpgap
 from dpgap.releases.release import IndexRelease
+from seams import as_counts
 
 ANSWERS = np.array([9_000, 7_100, 6_800, 40, 39, 5, 0, 0])
 NAMES = [f"item {place}" for place in range(ANSWERS.size)]
@@ -48,7 +49,7 @@ ARRAYS: dict[str, Callable[[], Any]] = {
     "top k": lambda: dpgap.NoisyTopK(3, 1).release(ANSWERS, labels=NAMES),
     "all": lambda: dpgap.NoisyTopK(8, 1, noise="exponential", grid="1/8").release(ANSWERS / 8),
     "max": lambda: dpgap.NoisyMax(1, noise="staircase").release(ANSWERS),
-    "grouped": lambda: dpgap.NoisyTopK(2, 1).release(dpgap.GroupedAnswers.of(ANSWERS)),
+    "grouped": lambda: dpgap.NoisyTopK(2, 1).release(as_counts(ANSWERS)),
     "joint": lambda: dpgap.JointTopK(3, 1, grid="1/4").release(ANSWERS / 4, labels=NAMES),
     "hybrid": lambda: dpgap.HybridTopK(1_000, 5, 1).release(ANSWERS, labels=NAMES),
     "hybrid, nothing": lambda: dpgap.HybridTopK(10**6, 5, 1).release(ANSWERS),
@@ -82,6 +83,7 @@ TABLES: dict[str, Callable[[], Any]] = {
     "table, above and k of a histogram": lambda: dpgap.above(
         SOLD, **ASKED, threshold=100, k=2, epsilon=2, max_items=1
     ),
+    "table, above, nothing": lambda: dpgap.above(SOLD, **ASKED, threshold=10**6, k=3, epsilon=2),
     "table, unknown items": lambda: dpgap.top_k(
         SOLD, unit="who", item="what", k=2, epsilon=2, delta="1e-3", max_items=3
     ),

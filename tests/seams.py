@@ -26,11 +26,14 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 from unittest import mock
 
+import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
 import dpgap
 from dpgap.budget.account import Request
 from dpgap.cli.main import app as app
+from dpgap.data.private_counts import CountsInMemory
 from dpgap.exact import bits as bits_of_threads
 from dpgap.exact.bits import Bits, InsecureSeededBits
 from dpgap.mechanisms.measuring import Measurement
@@ -270,6 +273,14 @@ def builds_kept() -> Iterator[list[Built]]:
         for each in MAKERS:
             patches.enter_context(mock.patch.object(each, "build", watched(each.build)))
         yield built
+
+
+def as_counts(answers: ArrayLike, size: int | None = None) -> CountsInMemory:
+    """Private counts with these answers; items after them, up to a size, are absent."""
+    counts = np.asarray(answers)
+    present = np.flatnonzero(counts)
+    facts: dict[str, Any] = {"sensitivity": Fraction(1), "monotonic": True}
+    return CountsInMemory(range(size or counts.size), present, counts[present], **facts)
 
 
 def quick_in(cases: Iterable[Any], quick: Collection[Any]) -> list[Any]:

@@ -179,8 +179,6 @@ EVERY_PUBLIC_CALL = {
     "CountHull": "dpgap.CountHull(1, monotonic=True).release(answers).interval(0.95).shape",
     "Cube": "dpgap.Cube(1).release(answers).variance",
     "DomainWarning": "issubclass(dpgap.DomainWarning, Warning)",
-    "GroupedAnswers": "isinstance(dpgap.counts(**table, by='shop', groups=shops, max_groups=1), "
-    "dpgap.GroupedAnswers)",
     "HybridTopK": "dpgap.HybridTopK(50, 2, 50).release(answers).indices",
     "JointTopK": "dpgap.JointTopK(2, 50).release(answers).p_value",
     "Laplace": "dpgap.Laplace(1).release(answers).values",

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dpgap.budget.ledger import LedgerError as LedgerError
     from dpgap.data.counts import counts as counts
     from dpgap.data.domain import DomainWarning as DomainWarning
-    from dpgap.data.private_counts import GroupedAnswers as GroupedAnswers
     from dpgap.mechanisms.histogram import NoisyHistogram as NoisyHistogram
     from dpgap.mechanisms.hybrid import HybridTopK as HybridTopK
     from dpgap.mechanisms.joint import JointTopK as JointTopK

@@ -252,6 +252,8 @@ def _tokens(text: str) -> Iterator[_Token]:
 _NO_TOKEN = {
     "'": "a text begins and does not end: a quote ' is missing (within text, write '')",
     '"': 'a name begins and does not end: a quote " is missing (within names, write "")',
+    "&": "& is not allowed here: write and",
+    "|": "| is not allowed here: write or",
 }
 _NO_NAME = (
     "{!r} is not allowed here: write text in single quotes, and a column's name in double quotes "
@@ -372,7 +374,7 @@ class _Reader:
         """A number, text, true or false; a day if it stands beside a form of dates."""
         token = self._next
         if form is not None and not _is_day(token.text[1:-1]):
-            why = "day(…) is compared with days, written as '2024-01-31' in any case"
+            why = "day(…) is compared with days that exist, always written as '2024-01-31'"
             raise _error(self._text, token.at, why)
         if token.kind == "text":
             return self._take().text[1:-1].replace("''", "'")
@@ -385,6 +387,8 @@ class _Reader:
             "word": f"; did you mean '{token.text[:_SHOWN]}'? (columns are not compared with each "
             "other)",
         }
+        if token.text.lower() == "null":
+            hint["word"] = ": write is null, or is not null"
         raise self._expected("a number, 'text', true or false", hint.get(token.kind, ""))
 
     def _take(self) -> _Token:
@@ -527,11 +531,12 @@ def _encoding(name: str, value: Any) -> str:
     return one_of(name, value, ENCODINGS)
 
 
-def _chance(name: str, value: object) -> Fraction:
-    chance = rational(name, value)
-    if not 0 <= chance < 1:
+def chance(name: str, value: object) -> Fraction:
+    """`value` as an exact rational from zero to less than one."""
+    number = rational(name, value)
+    if not 0 <= number < 1:
         raise ValueError(f"{name} must be at least 0 and less than 1, not {value!r}")
-    return chance
+    return number
 
 
 class Whose(TypedDict, total=False):
@@ -574,7 +579,7 @@ class Filtered(TypedDict, total=False):
         "day(ordered, 'DD.MM.YYYY') >= '2024-01-31'".
     """
 
-    where: Annotated[str | None, Keyword(lambda name, value: read_filter(_text(name, value)))]
+    where: Annotated[str | None, Keyword(lambda _, text: read_filter(text))]
 
 
 class Amounts(TypedDict, total=False):
@@ -671,7 +676,7 @@ class Answered(TypedDict, total=False):
         The share of ε for selecting. Without it the method chooses.
     """
 
-    delta: Annotated[Rational, Keyword(_chance, 0)]
+    delta: Annotated[Rational, Keyword(chance, 0)]
     method: Annotated[str | None, Keyword()]
     split: Annotated[Rational | None, Keyword(share)]
 
@@ -871,6 +876,11 @@ class Question:
         """The same question, asked about these counts."""
         return replace(counted, **{name: getattr(self, name) for name in WANTED})
 
+    def among(self, groups: int, digest: str) -> "Question":
+        """The same question, about so many groups: a unit cannot be in more of them."""
+        most = min(self.max_groups, groups)
+        return replace(self, groups=groups, groups_digest=digest, max_groups=most)
+
     @property
     def is_of_lines(self) -> bool:
         """Whether units are the lines of a FIMI file, each of which may have many items."""
@@ -998,10 +1008,10 @@ class Question:
     def doubts(self) -> Iterator[str]:
         """Why released totals may be near 0, whatever the true ones are."""
         if self.sum_of_text:
-            comma = "" if self.decimal == "," else " For '16,48' in a file, state decimal ','."
+            comma = " Where a file has 16,48, or 1.234 for 1234, state decimal ','."
             yield printable(
-                f"Amounts such as '$16.48' are not numbers. If column {self.sum!r} has such text, "
-                f"it is ignored: correct this before you spend more ε.{comma}"
+                f"Check column {self.sum!r}: text such as '$16.48' or '16.48 €' is not a number, "
+                f"and is ignored.{'' if self.decimal == ',' else comma}"
             )
 
     def doubts_of_names(self) -> Iterator[str]:
@@ -1013,8 +1023,10 @@ class Question:
             yield "If you expected more: check the filter. It may keep no rows."
 
     def forms_of_dates(self) -> Iterable[str]:
-        """How a filter reads dates in text, a sentence for each column."""
+        """How text that is no UTF-8 is read, and dates in text by a filter."""
         said = []
+        if self.encoding == "utf-8":
+            said.append("If the file is not UTF-8, text with letters such as é and ö is missing.")
         for it in comparisons_of(read_filter(str(self.where)).clause) if self.where else ():
             column = f"column {printable(it.column)!r}"
             if it.form is not None:

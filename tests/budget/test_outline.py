@@ -28,7 +28,6 @@ def _by_hand(ledger: Ledger, dataset: str) -> Outline:
         sum(entry.kind == "settle" for entry in book),
         [each for each in requests if each.kind == "reserve" and each.number not in ended],
         sorted(last_of.values(), key=lambda entry: entry.number),
-        [entry for entry in requests if not entry.person],
         book,
     )
 

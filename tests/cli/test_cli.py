@@ -408,9 +408,9 @@ def test_a_plan_for_stated_counts_says_who_is_right_and_refuses_what_it_cannot_r
     said = json.loads(_run(*ask, "--counts", "1:9000,10:2000,100:300", "--json"))
     assert said["methods"][0]["precision"] > 0.99
     assert "100.0 %" in _run(*ask, "--counts", "1:9000,10:2000,100:300")
-    failed = CliRunner().invoke(app, [*ask, "--counts", "many"])
+    failed = CliRunner().invoke(app, [*ask, "--counts", "1:27.000"])
     assert failed.exit_code != 0
-    assert "--counts must be ranks and counts" in failed.stderr
+    assert "--counts must be ranks and whole counts" in failed.stderr
     twice = CliRunner().invoke(app, [*ask, "--counts", "1:9000,10:2000,10:300"])
     assert twice.exit_code != 0
     assert "--counts must name every rank once" in twice.stderr

@@ -102,6 +102,11 @@ def test_a_replaced_unit_moves_a_sum_from_one_end_to_the_other() -> None:
     assert _count(**SUM, **REPLACE).sensitivity == 500
 
 
+def test_epsilon_is_not_divided_by_more_groups_than_there_are() -> None:
+    origin = _count(**BY | {"max_groups": 9}).origin
+    assert (origin.max_groups, origin.groups) == (2, 2)
+
+
 def test_the_origin_tells_the_question() -> None:
     origin = _count(max_items=3, **BY | {"max_groups": 2}, **SUM, at_least=-1, step="0.5").origin
     assert (origin.max_items, origin.by, origin.groups, origin.max_groups) == (3, "land", 2, 2)

@@ -136,6 +136,7 @@ def test_the_guarantee_says_that_the_domain_must_be_public() -> None:
         (["fig ", "pea", "\toat"], "2 with spaces around them"),
         (['"fig"', "'pea'", "o'at'"], "2 in quotes"),
         (["fig", "fig", "pea", "fig"], "2 repeated"),
+        (["Mu\u0308sli", "fig"], "1 with accents apart from their letters"),
         (["fig", "\ufeffpea"], "1 with a byte-order mark"),
         (["fig", "fig", " pea"], "1 with spaces around them, 1 repeated"),
     ],

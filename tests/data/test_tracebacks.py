@@ -163,12 +163,6 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "wrong facts of a stream": lambda: dpgap.SparseVector(0, 1, 1, monotonic=True).release(
         _counted(neighbours="replace")
     ),
-    "ragged groups": lambda: dpgap.GroupedAnswers([SECRET], [1, 2], lambda group, place: 0),
-    "no groups": lambda: dpgap.GroupedAnswers.of(np.ma.masked_array([SECRET], [True])),
-    "groups with wrong members": lambda: dpgap.NoisyMax(1).release(
-        dpgap.GroupedAnswers([SECRET], [2], lambda group, place: -1)
-    ),
-    "groups where none may be": lambda: dpgap.Laplace(1).release(dpgap.GroupedAnswers.of([SECRET])),
     "a column that is not there": lambda: dpgap.counts(
         pandas.DataFrame({"who": [SECRET]}), unit="who", item="what", domain=["fig"]
     ),

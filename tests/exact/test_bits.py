@@ -15,7 +15,7 @@ from scipy import stats
 import dpgap
 from dpgap.exact import bits as randomness
 from dpgap.exact.bits import Bits, InsecureSeededBits, secure_bits
-from seams import bits_are
+from seams import as_counts, bits_are
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +105,7 @@ RELEASES = [
     lambda: dpgap.Cube("1e-6").release(VALUES).values.tolist(),
     lambda: dpgap.CountHull("1e-6", monotonic=True).release(VALUES).values.tolist(),
     lambda: dpgap.NoisyTopK(4, "1e-6").release(VALUES).gaps.tolist(),
-    lambda: dpgap.NoisyMax("1e-6").release(dpgap.GroupedAnswers.of(range(8))).gap,
+    lambda: dpgap.NoisyMax("1e-6").release(as_counts(range(8))).gap,
     lambda: dpgap.SparseVector(-(10**9), 4, "1e-6").release(VALUES).gaps.tolist(),
     lambda: dpgap.measured_top_k(VALUES, 4, "1e-6").measurements.tolist(),
     lambda: secure_bits().token(),

@@ -18,7 +18,7 @@ from dpgap.exact.parameters import altered
 from dpgap.exact.reals import RealNoise
 from dpgap.mechanisms import top_k as top_k_kernel
 from law_tests import LEVEL, homogeneous_p
-from seams import SpyAccount, WatchedBits, bits_are, quick_in
+from seams import SpyAccount, WatchedBits, as_counts, bits_are, quick_in
 
 values_of_answers = st.integers(0, 4) | st.integers(-(2**60), 2**60)
 epsilons = st.sampled_from(["1/100", "0.7", "3", "50"])
@@ -214,7 +214,7 @@ def test_answers_on_a_grid_are_compared_with_the_line_rounded_up():
 
 def test_winners_bring_their_private_answers_for_whoever_measures_next():
     mechanism = dpgap.HybridTopK(50, 3, 3000)
-    for answers in ([90, 10, 70], dpgap.GroupedAnswers.of([90, 10, 70])):
+    for answers in ([90, 10, 70], as_counts([90, 10, 70])):
         drawn = mechanism.draw_paid(mechanism.prepare(answers, None))
         assert drawn.private_answers.tolist() == [90, 70]
         assert drawn.drawn.indices.tolist() == [0, 2]
@@ -301,7 +301,7 @@ def test_known_items_have_no_delta():
 def test_a_million_counts_in_groups_take_one_release():
     rng = np.random.default_rng(1)
     counts = rng.zipf(1.3, 10**6).clip(max=10**7)
-    groups = dpgap.GroupedAnswers.of(counts)
+    groups = as_counts(counts)
     mechanism = dpgap.HybridTopK(10**6, 50, 50, monotonic=True)
     release = mechanism.release(groups)
     assert (counts[release.indices] > 10**6 - 40).all()

@@ -87,16 +87,13 @@ def _dropped() -> Iterator[list[str]]:
         said += [str(each.message) for each in caught if each.category is ResourceWarning]
 
 
-@pytest.mark.parametrize("answer", [float("nan"), float("inf"), np.float32("-inf")])
-def test_an_answer_that_is_no_finite_number_is_refused_as_such(answer: float) -> None:
-    for grid in (None, 1):
-        with dpgap.SparseVector(0, 1, 1, grid=grid).start() as run:
-            before = run.remaining
-            with pytest.raises(ValueError, match="answer must be finite: no NaN, no infinity"):
-                run.ask(answer)
-            assert run.remaining == before
-    with dpgap.SparseVector(0, 1, 1).start() as run, pytest.raises(TypeError, match="pass grid=1"):
-        run.ask(0.5)
+@pytest.mark.parametrize("answer", [float("nan"), float("inf"), np.float32("-inf"), 0.5])
+def test_without_a_grid_a_float_is_refused_by_its_type_whatever_it_is(answer: float) -> None:
+    with dpgap.SparseVector(0, 1, 1).start() as run:
+        before = run.remaining
+        with pytest.raises(TypeError, match="pass grid=1"):
+            run.ask(answer)
+        assert run.remaining == before
 
 
 def test_a_paid_run_that_is_dropped_warns_and_settles_nothing():

@@ -10,7 +10,6 @@ import polars
 import pytest
 
 import dpgap
-import dpgap.data.domain as domains
 from dpgap.budget.account import AlreadyCharged, RefusedRequest, rounded_up
 from dpgap.budget.ledger import Ledger, LedgerAccount
 from dpgap.releases.document import SHOWN, handed_out
@@ -271,21 +270,3 @@ def test_groups_that_read_the_same_and_differ_are_other_questions(
         )
         assert [*released] == groups
     assert len(account.archive()) == 3
-
-
-def test_documents_of_a_hash_that_knew_no_types_are_shown_where_they_were_asked_for(
-    tmp_path: Path, account: LedgerAccount, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = _numbered(tmp_path)
-
-    def hash_without_types(domain: domains.Domain) -> str:
-        return domains._hash([*(domain.texts or domain.labels)])
-
-    monkeypatch.setattr(domains.Domain, "digest", property(hash_without_types))
-    first = ask(table, account, domain=["0", "2"], k=1)
-    assert ask(table, account, domain=["0", "2"], k=1).made.again
-    for domain in ([0, 2], ["0", 2]):
-        again = ask(table, account, domain=domain, k=2)
-        assert {*map(type, again.labels)} == {*map(type, domain)}
-    assert first.labels[0] in ("0", "2")
-    assert not ask(table, account, domain=[0, 2], k=1).made.again

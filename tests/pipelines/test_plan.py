@@ -52,6 +52,18 @@ def test_no_interval_is_wider_than_planned_whichever_route_is_taken(
     assert (halves.max(axis=1) > sized.half_width + 1).sum() <= 14
 
 
+def test_a_plan_says_that_more_answers_than_k_are_measured_less_well() -> None:
+    options: Any = {"adaptive": True, "monotonic": True}
+    made = dpgap.plan(k=3, epsilon=1, method="best", select="above", **options)
+    found = dpgap.measured_above([10_000] * 40, 100, 3, 1, **options)
+    low, high = found.interval().T
+    assert found.indices.size > 3
+    assert ((high - low) / 2 > made.rows[0].half_width + 1).all()
+    warning = "If more than k are found, errors and 95% ± grow."
+    assert warning in made.guarantee
+    assert warning not in dpgap.plan(k=3, epsilon=1).guarantee
+
+
 def test_a_plan_reads_off_a_histogram_where_a_release_does() -> None:
     """For "above", a release compares what measuring alone would be off by."""
     options: Any = {"k": 10, "epsilon": 1, "monotonic": True, "select": "above"}
@@ -94,6 +106,20 @@ def test_methods_come_best_first_and_a_larger_split_measures_worse() -> None:
             for split in ("0.2", "0.5", "0.8")
         ]
         assert errors == sorted(errors)
+
+
+@pytest.mark.parametrize(
+    ("facts", "error"),
+    [
+        ({"sensitivity": 10**9}, 10**10),
+        ({"grid": "1/1073741824"}, 200),
+        ({"sensitivity": 10**6}, 5),
+    ],
+)
+def test_noise_that_is_too_wide_for_floats_is_not_enough(facts: Any, error: int) -> None:
+    for row in dpgap.plan(k=10, error=error, **facts).rows:
+        assert 0.98 * error < row.error <= error
+        assert dpgap.plan(k=10, epsilon=row.epsilon, **facts)[row.method].error == row.error
 
 
 def test_a_plan_prints_and_tabulates() -> None:

@@ -12,7 +12,7 @@ from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.shells import CubeNoise, HullNoise
 from dpgap.pipelines.look_first import places_around, ranks_for, terms_for
 from dpgap.releases.drawn import Values
-from seams import SpyAccount, WatchedBits, bits_are
+from seams import SpyAccount, WatchedBits, as_counts, bits_are
 
 FALLING = (90_000 / np.arange(1, 2_001)).astype(np.int64)
 CLOSE = np.full(2_000, 300)
@@ -137,12 +137,12 @@ def test_order_statistics_are_the_same_from_arrays_groups_and_engines() -> None:
     rows = [(unit, item) for item, many in enumerate(shuffled.tolist()) for unit in range(many)]
     frame = pd.DataFrame(rows, columns=["who", "what"])
     table = dpgap.counts(frame, unit="who", item="what", domain=range(30))
-    for answers in (shuffled, dpgap.GroupedAnswers.of(shuffled), table):
+    for answers in (shuffled, as_counts(shuffled), table):
         assert selection.prepare(answers, None).at_ranks(ranks).tolist() == expected
 
 
 def test_absent_items_are_looked_at_as_zeros_however_many_they_are() -> None:
-    answers = dpgap.GroupedAnswers([500, 0], [4, 10**12], lambda group, place: place)
+    answers = as_counts([500] * 4, 10**12)
     release = dpgap.measured_top_k(answers, 3, 1_000, monotonic=True)
     assert dict(release.looked) == pytest.approx({3: 500, 15: 0, 75: 0}, abs=3)
     assert sorted(release.indices.tolist()) == sorted(set(release.indices.tolist()) & set(range(4)))

@@ -42,8 +42,13 @@ def test_a_session_never_spends_more_than_it_has() -> None:
     with pytest.raises(dpgap.BudgetExhausted, match="and ε = 1 and δ = 0 are left"):
         session.top_k("what", k=1, epsilon="0.5", delta="1e-9", max_items=1)
     assert str(session) == "ε = 0 spent, ε = 1 left."
+    with pytest.raises(dpgap.BudgetExhausted, match="state a larger delta when you begin"):
+        session.top_k("what", k=1, epsilon="0.5", delta="1e-9", max_items=1)
     assert session.spent == 0
     assert session.releases == ()
+    session.count(epsilon=1)
+    with pytest.raises(dpgap.BudgetExhausted, match=r"is left: the budget is used up$"):
+        session.count(epsilon="0.1")
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -176,6 +181,14 @@ def test_lists_that_python_takes_for_equal_are_counted_apart() -> None:
     release = session.top_k("is_new", domain=[True, False], k=1, epsilon=500)
     assert release.labels == (False,)
     assert release.labels[0] is False
+
+
+@pytest.mark.parametrize("item", [["fig"], {"fig"}, {"fig": 1}, (["fig"],)])
+def test_an_item_of_no_known_type_is_refused_as_without_a_session(item: Any) -> None:
+    session = dpgap.Session(SOLD, unit="who", epsilon=1)
+    with pytest.raises(TypeError, match="items must be text, numbers, true and false, dates"):
+        session.top_k("what", domain=[item, "pea"], k=1, epsilon=1)
+    assert session.spent == 0
 
 
 def test_counts_of_items_are_refused_where_a_question_is_about_the_whole_table() -> None:

@@ -152,7 +152,8 @@ def test_a_document_whose_question_is_no_total_is_refused(name: str, value: Any)
 def test_text_that_is_no_number_is_named_where_the_total_may_be_0() -> None:
     table = pandas.DataFrame({"who": range(9), "paid": ["16,48"] * 9})
     found = dpgap.total(table, unit="who", sum="paid", at_most=50, epsilon=SURE).findings
-    assert "For '16,48' in a file, state decimal ','" in found[-1]
+    assert "'16.48 €' is not a number, and is ignored." in found[-1]
+    assert "Where a file has 16,48, or 1.234 for 1234, state decimal ','." in found[-1]
 
 
 def test_a_session_pays_for_a_total_and_keeps_it() -> None:

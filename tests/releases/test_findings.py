@@ -233,9 +233,15 @@ def test_what_is_surely_above_and_what_is_not():
     )
     weak = replace(release, evidence=Evidence((1.0, 2.0, 3.0), (SCALE,) * 3))
     assert weak.findings[0] == "All three are surely above 6,000."
-    by_measuring = "Where p is large, the item's measurement proves that it is above 6,000."
+    by_measuring = "If p is large and an item is surely above 6,000, its measurement proves it."
     assert weak.findings[-1] == by_measuring
     assert by_measuring not in release.findings
+    one = replace(weak, **_measured(release, 9000, 6002, 6001))
+    assert one.findings[:2] == (
+        "One of the three is surely above 6,000: rank 1.",
+        "It is not sure that ranks 2 and 3 are above 6,000.",
+    )
+    assert one.findings[-1] == by_measuring  # nothing proves it of ranks 2 and 3
     unsure = replace(weak, **_measured(release, 6003, 6002, 6001))
     assert by_measuring not in unsure.findings
     assert unsure.findings[0] == (
@@ -429,3 +435,30 @@ def test_a_filter_is_doubted_where_every_interval_includes_0():
         for release in (found, number):
             assert (doubt in release.findings) is is_doubted
             assert _same_again(release) == release.findings
+
+
+@pytest.mark.parametrize(
+    ("options", "is_stream"),
+    [
+        ({"domain": ["fig", "pea", "oat"]}, True),
+        ({"delta": "1e-6", "max_items": 1}, False),  # a histogram
+        ({"delta": "1e-6", "max_items": 40}, False),  # the largest that are seen
+    ],
+)
+def test_only_items_that_were_asked_one_by_one_are_said_to_be(options: Any, is_stream: bool):
+    sold = polars.DataFrame({"who": range(1_000), "what": ["fig"] * 600 + ["pea"] * 400})
+    asked: Any = {"unit": "who", "item": "what", "threshold": 100, "k": 3, "epsilon": 1}
+    with bits_are(InsecureSeededBits(1)):
+        found = dpgap.above(sold, **asked, **options)
+    assert found.indices.size
+    assert any("random order" in each for each in _same_again(found)) is is_stream
+
+
+def test_the_ends_of_a_huge_total_are_rounded_outwards_too():
+    sold = polars.DataFrame({"who": range(2_000), "amount": [617_283_945_061] * 2_000})
+    asked: Any = {"unit": "who", "sum": "amount", "at_most": 10**12, "step": 1, "epsilon": 10**6}
+    with bits_are(InsecureSeededBits(1)):
+        found = dpgap.total(sold, **asked)
+    low, high = found.interval().tolist()
+    assert 1.23456e15 < low < high < 1.23457e15
+    assert any("is 1.23456e+15 to 1.23457e+15 (95 %" in each for each in _same_again(found))

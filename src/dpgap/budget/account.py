@@ -29,11 +29,11 @@ from dpgap.exact.parameters import (
     Rational,
     approximately,
     positive_rational,
-    rational,
     readable,
     readable_down,
     readable_up,
 )
+from dpgap.question import chance
 
 # --------------------------------------------------------------------------------------------------
 # Amounts of privacy, (ε, δ), as a book holds them: exact, and with short denominators.
@@ -111,10 +111,7 @@ NOTHING = Amount(Fraction(0))
 
 def granted(epsilon: Rational, delta: Rational) -> Amount:
     """The total as it is recorded: rounded down, with an ε above 0."""
-    exact = Amount(positive_rational("epsilon", epsilon), rational("delta", delta))
-    if not 0 <= exact.delta < 1:
-        raise ValueError(f"delta must be at least 0 and less than 1, not {delta!r}")
-    total = exact.down()
+    total = Amount(positive_rational("epsilon", epsilon), chance("delta", delta)).down()
     if total.epsilon == 0:
         raise ValueError("epsilon must be larger: a total this small rounds down to 0")
     return total
@@ -363,9 +360,11 @@ class InMemoryBudget(ProcessBound):
         with self._one_at_a_time:
             if not (self._spent + wanted).fits(self.total):
                 left = self.remaining.in_words(readable_down, wanted, self.total, joint=" and ")
+                what = "ask with less" if self.remaining.epsilon else "the budget is used up"
+                if wanted.delta > self.total.delta:
+                    what = "state a larger delta when you begin the session"
                 raise BudgetExhausted(
-                    f"this needs {wanted}, and {left} {'are' if 'δ' in left else 'is'} left: ask "
-                    f"with less, or begin with more than {self.total}"
+                    f"this needs {wanted}, and {left} {'are' if 'δ' in left else 'is'} left: {what}"
                 )
             self._spent += wanted
         return _SetAside(wanted, self)

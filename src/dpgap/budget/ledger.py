@@ -501,9 +501,6 @@ class LedgerReservation:
 
     ledger: Ledger
     entry: Entry
-    reason: str = ""
-    actor: str = ""
-    """Why it is settled only now and who did that, if a steward had to act."""
 
     @property
     def reference(self) -> dict[str, Any]:
@@ -527,7 +524,7 @@ class LedgerReservation:
             extra: dict[str, Any] = {}
             if document is not None:
                 extra = {"document": entries.hash_of(document), "length": len(document)}
-            author = ledger._author(person, self.reason, self.actor or reservation.actor)
+            author = ledger._author(person, actor=reservation.actor)
             # How long drawing took is private: the book has the time of the charge alone.
             author = author._replace(at=reservation.at)
             stated = {"charge": Amount(spent, reserved.delta), "extra": extra}

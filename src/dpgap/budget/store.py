@@ -40,7 +40,6 @@ from dpgap.budget.entries import (
     SECOND,
     SETTLE,
     THIRD,
-    WRITE_OFF,
     Author,
     Balance,
     Entry,
@@ -264,8 +263,6 @@ class Outline(NamedTuple):
     """Reservations that nothing ended."""
     people: list[Entry]
     """The last entry of each person."""
-    unnamed: list[Entry]
-    """Reservations, and what ended them, from before entries named people."""
     spread: list[Entry]
     """Some hundred entries up to the last: also the first, and the one that states the table."""
     earlier: "Outline | None" = None
@@ -367,7 +364,6 @@ class Rows:
         """What a page shows of a book, however long it is: all, or from a number up to another."""
         entry, last = self._table.c, self.book(dataset, 1, end)[-1]
         settled = self._of(dataset, entry.kind == SETTLE, entry.number < end)
-        unnamed: dict[str, Any] = {"person": [""]} if "person" in entry else {}
         waiting = self.waiting(dataset, end)
         spread = {*range(first, last.number, max(0, last.number - first) // _SPREAD + 1), 0}
         return Outline(
@@ -375,7 +371,6 @@ class Rows:
             self.connection.scalar(settled.with_only_columns(sql.func.count())) or 0,
             waiting,
             self.people(dataset, end),
-            self.book(dataset, before=end, kind=[RESERVE, SETTLE, WRITE_OFF], **unnamed),
             [*self.book(dataset, number=(spread | {last.bound or 0}) - {last.number}), last],
             self.outline(dataset, end=first) if first else None,
             self._in_period(last, waiting),

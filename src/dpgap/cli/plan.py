@@ -66,12 +66,11 @@ def _by_rank(text: str) -> dict[int, float]:
     """Counts by rank, from text such as "1:9000,10:2000"."""
     pairs = [part.split(":") for part in text.split(",")]
     try:
-        found = [(int(rank), float(count)) for rank, count in pairs]
+        by_rank = {int(rank): float(int(count)) for rank, count in pairs}
     except ValueError:
         raise ValueError(
-            f"--counts must be ranks and counts such as 1:9000,10:2000, not {text!r}"
+            f"--counts must be ranks and whole counts such as 1:9000,10:2000, not {text!r}"
         ) from None
-    by_rank = dict(found)
-    if len(by_rank) < len(found):
+    if len(by_rank) < len(pairs):
         raise ValueError(f"--counts must name every rank once, not {text!r}")
     return by_rank

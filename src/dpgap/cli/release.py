@@ -351,23 +351,21 @@ def release(kind: str, file: TABLE, stated: dict[str, Any], payer: Payer, output
         said["groups"] = _groups(said["groups"])
     if "," in domain and not any(map(os.path.isfile, (domain, domain.rpartition(":")[0]))):
         said["domain"] = _groups(domain)
-    from dpgap.data.counts import counts
+    from dpgap.data.counts import counts, units_of
     from dpgap.data.private_counts import errors_without_answers
 
     # While the engine counts, Python loads the rest.
     with notes(), ThreadPoolExecutor(1) as background, progress("Counting …"):
-        count_table: Any = counts
-        counting = None if is_of_all else background.submit(count_table, file, **said)
+        count_table: Any = units_of if is_of_all else counts
+        counting = background.submit(count_table, file, **said)
         account = payer.account()
-        from dpgap.pipelines import tables
+        from dpgap.pipelines.tables import answer
         from dpgap.releases.text import shown, to_json
 
-        answers: Any = file if counting is None else counting.result()
+        answers = counting.result()
     wanted = read_wanted(kind, stated)
     with notes():
-        made = errors_without_answers(tables.answer)(
-            wanted, answers, account, payer.fresh, said if is_of_all else None
-        )
+        made = errors_without_answers(answer)(wanted, answers, account, payer.fresh)
     remaining, whose = None, "" if account is None else f"for you in data set {account.dataset!r}"
     with suppress(Exception, KeyboardInterrupt):  # the ledger may be out of reach by now
         remaining = made.remaining if account is None else account.remaining

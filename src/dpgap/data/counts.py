@@ -72,7 +72,9 @@ def embed(frame: Frame, roles: dict[str, str], resources: ExitStack) -> Frame:
     if isinstance(held, nw.LazyFrame):
         held = with_masked_errors(held.collect)
     if find_spec("pyarrow") is None:
-        raise ImportError("frames need PyArrow for more than counts: pip install pyarrow")
+        raise ImportError(
+            "sum, by, max_items and unknown items need PyArrow for frames: pip install pyarrow"
+        )
     database, unit = resources.enter_context(sources.embedded_database()), roles.get("unit")
     table = with_masked_errors(lambda: _with_whole_moments(_arrow(held, roles), unit))
     return with_masked_errors(lambda: nw.from_native(database.from_arrow(table)))
@@ -300,6 +302,8 @@ def counts(
     is_row = unit == "row" and not sources.is_fimi(table)
     asked = read_counting({**counting, "by": by}, is_unknown=domain is None, is_row=is_row)
     groups = None if by is None else read_groups(counting.get("groups"))
+    if groups is not None:
+        asked = asked.among(len(groups.labels), groups.digest)
     with ExitStack() as resources:
         source = find(table, unit, item, domain, asked, resources)
         frame, asked, engine, rows = open_rows(source, asked, resources)
@@ -316,8 +320,6 @@ def counts(
             domain=words,
             is_private=public is not None or domain is None,
             digest=digest,
-            groups=0 if groups is None else len(groups.labels),
-            groups_digest=None if groups is None else groups.digest,
         )
         facts = _facts(question, public, is_row=source.unit == "row")
         roles = roles_of(source, question)

@@ -16,6 +16,7 @@ import json
 import os
 import re
 import sys
+import unicodedata
 import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -37,7 +38,9 @@ from dpgap.data.values import form_of
 from dpgap.exact.grid import MAX_STEPS
 from dpgap.question import OBSERVED
 
-_IN_TEXT = 'a file with an item on each line, "table.parquet:column" or "0..16469"'
+_IN_TEXT = (
+    'a file with an item on each line, "table.parquet:column", "0..16469" or, in a command, A,B'
+)
 ACCEPTED = (
     f"a list of items, a range, a column of a public table, or text: {_IN_TEXT}; or "
     f'"{OBSERVED}" (not private)'
@@ -189,6 +192,9 @@ def warn_of_oddities(domain: Domain, labels: Sequence[Any] = (), empty_lines: in
     odd = {
         "with spaces around them": sum(text != text.strip() for text in texts),
         "in quotes": sum(len(text) > 1 and text[0] == text[-1] in "\"'" for text in texts),
+        "with accents apart from their letters": sum(
+            not unicodedata.is_normalized("NFC", text) for text in texts
+        ),
         "with a byte-order mark": sum("\ufeff" in text for text in texts),
         "repeated": max(named - len(domain.labels), 0),
         "empty": empty_lines,

@@ -43,15 +43,7 @@ from dpgap.data.engines.base import Engine, fresh_name
 from dpgap.data.private_counts import with_masked_errors
 from dpgap.data.sources import Frame, guessed, no_column
 from dpgap.exact.parameters import with_point
-from dpgap.question import (
-    ORDERS,
-    Clause,
-    Filter,
-    Joined,
-    Literal,
-    comparisons_of,
-    parts_of_form,
-)
+from dpgap.question import ORDERS, Clause, Filter, Joined, Literal, comparisons_of, parts_of_form
 
 
 def keep(frame: Frame, filter: Filter, engine: Engine | None = None, decimal: str = ".") -> Frame:

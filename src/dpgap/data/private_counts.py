@@ -16,14 +16,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple, NoReturn, ParamSpec, Self, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpgap._package import public
 from dpgap.exact.bits import secure_bits
-from dpgap.exact.grid import MAX_STEPS, as_array
+from dpgap.exact.reals import Flags
+from dpgap.exact.reals import Integers as Integers
 from dpgap.question import Question
 
 # --------------------------------------------------------------------------------------------------
@@ -100,8 +100,6 @@ def _empty_frames(error: BaseException, handled: BaseException | None) -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-Integers = NDArray[np.int64]
-
 MAX_EXPANDED = 10**8
 """The most items of a domain that are written out as an array."""
 
@@ -162,7 +160,7 @@ class Chunk(NamedTuple):
         return answers
 
 
-def standing(taken: Integers, places: Integers) -> tuple[NDArray[np.bool_], Integers]:
+def standing(taken: Integers, places: Integers) -> tuple[Flags, Integers]:
     """Which places are in `taken`, which is sorted, and at which index of it.
 
     >>> standing(np.array([2, 5, 7]), np.array([7, 3, 2]))
@@ -420,88 +418,3 @@ class CountsByGroup(dict[Any, PrivateCounts]):
 
     def __repr__(self) -> str:
         return f"<private answers of {len(self)} groups>"
-
-
-# --------------------------------------------------------------------------------------------------
-# Answers given by value: how many there are of each, however many that is.
-#
-# A Top-K needs no more than this to choose. So a billion answers with ten different values cost no
-# more than ten answers. Values and sizes are as private as the answers themselves. What is released
-# of a winner is the position that `member` gives, which must say nothing but who it is.
-
-
-@public
-class GroupedAnswers:
-    """Answers given by value, for a Top-K over more answers than fit in memory.
-
-    What one person can change is for the mechanism to be told, as with a bare array.
-
-    Parameters
-    ----------
-    values
-        The different values.
-    sizes
-        How many answers have each of them.
-    member
-        `member(group, place)` is called for every winner with numbers from 0 up, and gives its
-        position in a public order of all answers. Every place below the group's size is as likely
-        as any other, so members may be in any order that stays the same during the call.
-
-    >>> import dpgap
-    >>> answers = GroupedAnswers.of([7, 9, 7, 7])
-    >>> dpgap.NoisyMax(epsilon=1000).release(answers, labels=["fig", "pea", "oat", "rye"]).label
-    'pea'
-    """
-
-    __slots__ = ("member", "sizes", "values")
-
-    @errors_without_answers
-    def __init__(
-        self, values: ArrayLike, sizes: ArrayLike, member: Callable[[int, int], int]
-    ) -> None:
-        self.values, many = as_array(values, "values"), np.asarray(sizes)
-        if many.ndim != 1 or many.size == 0 or many.dtype.kind not in "iu":
-            raise TypeError("sizes must be a flat sequence of whole numbers, and not empty")
-        if int(many.min()) < 1 or sum(many.tolist()) > MAX_STEPS:
-            raise ValueError("sizes must be at least 1 each and at most 2^60 together")
-        if not callable(member):
-            raise TypeError("member must be a function of a group and a place in it")
-        if self.values.shape != many.shape:
-            raise ValueError("values and sizes must be flat and of the same length")
-        self.sizes, self.member = many.astype(np.int64), member
-
-    @classmethod
-    @errors_without_answers
-    def of(cls, answers: ArrayLike) -> Self:
-        """Group `answers` that are given one by one."""
-        values, group_of, sizes = np.unique(
-            as_array(answers, "answers"), return_inverse=True, return_counts=True
-        )
-        by_group = np.argsort(group_of, kind="stable")
-        starts = np.cumsum(sizes) - sizes
-        return cls(values, sizes, lambda group, place: int(by_group[starts[group] + place]))
-
-    def __len__(self) -> int:
-        return int(self.sizes.sum())
-
-    def __array__(self, *_: object, **__: object) -> NoReturn:
-        raise TypeError(
-            "answers in groups are for NoisyTopK, NoisyMax, JointTopK, HybridTopK and "
-            "measured_top_k only"
-        )
-
-    def __repr__(self) -> str:
-        return f"<private answers in groups: {len(self)} in all>"
-
-    def groups(self) -> Groups:
-        """The same, as a Top-K looks at them."""
-        return Groups(self.values, self.sizes, self._find)
-
-    def _find(self, groups: Integers, places: Integers) -> Found:
-        pairs = zip(groups.tolist(), places.tolist(), strict=True)
-        positions = [self.member(group, place) for group, place in pairs]
-        if not all(isinstance(position, int | np.integer) for position in positions):
-            raise TypeError("member must give a whole number: the position of one answer")
-        if not all(0 <= position < len(self) for position in positions):
-            raise ValueError("member must give a position from 0 up, below the number of answers")
-        return Found(np.array(positions, dtype=np.int64), None)

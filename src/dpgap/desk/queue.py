@@ -313,8 +313,7 @@ class Desk:
             place = entry.number, entry.dataset
             log.error("entry %d of %s: its file in the spool cannot be read: %s", *place, words)
             return
-        by = answer.get("reason", ""), answer.get("actor", "")
-        reservation = LedgerReservation(self.ledger, entry, *by)
+        reservation = LedgerReservation(self.ledger, entry)
         pending = Pending(reservation, Slip(folder, name_of(entry)), has_waited=True)
         if answer:
             pending.settle(Fraction(answer["cost"]), answer["document"])

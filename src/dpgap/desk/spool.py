@@ -346,9 +346,8 @@ class Pending:
         """Write the answer to the spool, unless it is there."""
         if self.document is None:
             return
-        by = {"reason": self.reservation.reason, "actor": self.reservation.actor}
         try:
-            answer = {"cost": str(self.cost), "document": self.document, **by}
+            answer = {"cost": str(self.cost), "document": self.document}
             self.slip.keep(name_of(self.entry), answer)
         except Exception as error:
             self.note("the spool cannot be written, so its answer is only in memory", error)

@@ -218,8 +218,7 @@ def _range(winners: _Winners, line: Line) -> tuple[Floats, Floats]:
     starts, rate = line.decay()
     begin = np.maximum(top + (tilts.max(axis=1) + REACH) * s, starts)
     order = np.argsort(-winners.measurements, axis=1)
-    if top.size > 1:  # whole arrays are indexed quickest as flat ones
-        order += np.arange(top.size)[:, None] * tilts.shape[1]
+    order += np.arange(top.size)[:, None] * tilts.shape[1]  # flat arrays are indexed quickest
     falls = tilts.take(order).cumsum(axis=1) + rate * s
     ends = begin[:, None] + NEGLIGIBLE * s / falls
     clear = winners.measurements.take(order) > ends + _CLEAR * s

@@ -24,10 +24,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpgap.exact.laws import Law, MemorylessLaw
-from dpgap.exact.reals import Floats, without_float_errors
+from dpgap.exact.reals import Flags, Floats, without_float_errors
 
 
 class Evidence(NamedTuple):
@@ -59,7 +58,7 @@ class Evidence(NamedTuple):
         return np.array(np.broadcast_to(own, count))
 
 
-def belonging(p_values: Floats, level: float) -> NDArray[np.bool_]:
+def belonging(p_values: Floats, level: float) -> Flags:
     """Which of several items belong, so that all of it is right with confidence `level`.
 
     The smallest p-value must be small enough for all of them, the next one for all but one, and so

@@ -13,11 +13,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpgap.exact.grid import Grid
 from dpgap.exact.laws import Law
-from dpgap.exact.reals import Floats, without_float_errors
+from dpgap.exact.reals import Flags, Floats, without_float_errors
 from dpgap.exact.shells import ValueLaw, farthest_within, spread_within
 
 _TERMS = 1 << 16
@@ -248,8 +247,6 @@ _ROUNDING = 1e-12
 _MOST_STEPS = 2
 """The most steps by which an upper end comes down: the lower end leaves at most a·(1 − p)."""
 
-Bools = NDArray[np.bool_]
-
 
 @dataclass(frozen=True, slots=True)
 class HistogramError(MeasurementError):
@@ -307,7 +304,7 @@ class HistogramError(MeasurementError):
             above -= (above > 0) & self._has_to_spare(above, less, more, share)
         return np.where(is_clear & (lead > 0), below, -np.inf), above
 
-    def _has_to_spare(self, above: Floats, less: Floats, more: Floats, share: float) -> Bools:
+    def _has_to_spare(self, above: Floats, less: Floats, more: Floats, share: float) -> Flags:
         """Whether the chance that the lower end leaves over is enough to leave out the upper end.
 
         A count's noisy values are whole, so that those that are too large for it have a chance of
@@ -320,7 +317,7 @@ class HistogramError(MeasurementError):
         allowed = share * reaches * (1 + fall)
         too_large = np.maximum(np.ceil(-scale * np.log(allowed) * (1 - _ROUNDING)), 1.0)
         used = np.exp(-too_large / scale) / (1 + fall) / (1 - more * power)
-        enough: Bools = power * (1 - less) / reaches < (2 * share - used) * (1 - _ROUNDING)
+        enough: Flags = power * (1 - less) / reaches < (2 * share - used) * (1 - _ROUNDING)
         return enough
 
 

@@ -68,7 +68,7 @@ class Grid(NamedTuple):
         if array.dtype.kind not in "iuf":
             kind = array.dtype.type.__name__
             raise TypeError(f"{name} must be integers or floats, not of type {kind}")
-        if array.dtype.kind == "f" and self.declared is None and np.isfinite(array).all():
+        if array.dtype.kind == "f" and self.declared is None:
             raise TypeError(
                 f"{name} must be integers unless the mechanism declares a grid: "
                 "pass grid=1 to round to whole numbers, or a finer power of two such as grid=2**-10"

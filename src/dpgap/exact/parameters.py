@@ -367,5 +367,5 @@ def confidence_level(value: object) -> float:
     """`level` as a float strictly between zero and one."""
     level = value if isinstance(value, float) else float(share("level", value))
     if not math.ulp(0.0) < level < 1:
-        raise ValueError(f"level must lie strictly between 0 and 1, not {value!r}")
+        raise ValueError(f"level must lie strictly between 0 and 1, such as 0.95, not {value!r}")
     return level

@@ -58,6 +58,10 @@ The caller's settings of NumPy may ask for errors, and one would lose an answer 
 """
 
 
+class TooWideError(ValueError):
+    """The noise of so small an ε has a scale that floats could not serve."""
+
+
 def require_scale(scale: Fraction, sensitivity: Fraction = Fraction(1)) -> None:
     """Refuse a scale, or a sensitivity, in grid steps, that floats could not serve."""
     if sensitivity > _MAX_SCALE:
@@ -66,7 +70,7 @@ def require_scale(scale: Fraction, sensitivity: Fraction = Fraction(1)) -> None:
         return
     would_be = f"the noise would have a scale of {approximately(scale, 3)} grid steps"
     if scale > _MAX_SCALE:
-        raise ValueError(
+        raise TooWideError(
             f"epsilon is too small: {would_be}, and at most 2^40 are accepted. "
             "Use a larger epsilon, a smaller k or a coarser grid"
         )

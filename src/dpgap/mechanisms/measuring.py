@@ -156,7 +156,7 @@ class Measurement(Measuring, Generic[L]):
     def require_room(self, steps: Integers) -> None:
         """Refuse answers, in a selection's steps, that would not fit on the finer grid."""
         most = MAX_STEPS // self.finer
-        if int(steps.min()) < -most or int(steps.max()) > most:
+        if int(steps.min(initial=0)) < -most or int(steps.max(initial=0)) > most:
             raise ValueError(
                 f"answers must lie within ±2^{most.bit_length() - 1} grid steps: rescale them"
             )

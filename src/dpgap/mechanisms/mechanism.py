@@ -20,19 +20,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpgap.budget.account import Account, Request, pay
-from dpgap.data.private_counts import (
-    GroupedAnswers,
-    PrivateCounts,
-    errors_without_answers,
-    redacted_repr,
-)
+from dpgap.data.private_counts import PrivateCounts, errors_without_answers, redacted_repr
 from dpgap.estimates.certificates import Evidence
 from dpgap.exact.grid import MAX_STEPS, Grid, Labels
 from dpgap.exact.reals import Floats, Integers, without_float_errors
 from dpgap.releases.drawn import Drawn
 from dpgap.releases.release import Promise, Release
 
-Answers = ArrayLike | PrivateCounts | GroupedAnswers
+Answers = ArrayLike | PrivateCounts
 """What a top k may be asked of."""
 
 P = TypeVar("P")

@@ -945,8 +945,6 @@ class Sifting(RunStates):
         for gap, way, (reached, own) in zip(gaps, ways, clear, strict=True):
             np.add(over, way.law.floors(self._bits, values.size), out=gap[: values.size])
             gap[values.size + np.searchsorted(ranks, own)] = reached - threshold
-        if not ranks.size:
-            return gaps[:, None], places
         # The r-th zero stands after as many values as have at most r zeros before them.
         before = np.searchsorted(places - np.arange(places.size), ranks, side="right")
         at = np.concatenate([places, ranks + before])

@@ -25,7 +25,6 @@ from dpgap._package import public
 from dpgap.budget.account import Account
 from dpgap.data.private_counts import (
     Found,
-    GroupedAnswers,
     Groups,
     PrivateCounts,
     errors_without_answers,
@@ -157,20 +156,18 @@ def candidates(own: Claims, law: RealLaw, answers: Answers, labels: Labels) -> C
                 require_memoryless(law, "where the domain is a table")
             labels = answers.labels if labels is None else labels
             answers = answers.expanded()
-    if isinstance(answers, PrivateCounts | GroupedAnswers):
-        require_memoryless(law, "for grouped answers")
     return as_candidates(answers, labels, Grid(own.grid))
 
 
 def as_candidates(answers: Answers, labels: Labels, grid: Grid) -> Candidates:
     """The answers in steps, and their labels. Of unknown items there may be none."""
-    if not isinstance(answers, PrivateCounts | GroupedAnswers):
+    if not isinstance(answers, PrivateCounts):
         steps = grid.steps(answers)
         return OneByOne(steps, require_labels(labels, steps.size, answers))
     groups = answers.groups()
     values = groups.values
     steps = grid.steps(values) if values.size else np.empty(0, dtype=np.int64)
-    if isinstance(answers, PrivateCounts) and answers.unknown:
+    if answers.unknown:
         return InGroups(steps, None, groups, answers.reach)
     return InGroups(steps, require_labels(labels, len(answers)), groups)
 

@@ -20,10 +20,9 @@ monotonic), and have intervals that hold after selection. What is above a thresh
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import KW_ONLY
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import partial
 from typing import Annotated, Any, TypedDict, Unpack, cast
 
 import numpy as np
@@ -31,7 +30,7 @@ from numpy.typing import ArrayLike
 
 from dpgap._package import public
 from dpgap.budget.account import Account
-from dpgap.data.private_counts import Chunk, GroupedAnswers, PrivateCounts, errors_without_answers
+from dpgap.data.private_counts import Chunk, PrivateCounts, errors_without_answers
 from dpgap.estimates.linear import combine, combined_variance
 from dpgap.exact.grid import Grid, Labels, read_grid
 from dpgap.exact.parameters import (
@@ -343,10 +342,7 @@ class AboveOptions(MeasuringOptions, total=False):
 @errors_without_answers
 @takes(TopKOptions, Facts, Paying, MeasuringOptions, TopKOptions)
 def measured_top_k(
-    answers: ArrayLike | PrivateCounts | GroupedAnswers,
-    k: int,
-    epsilon: Rational,
-    **options: Unpack[TopKOptions],
+    answers: ArrayLike | PrivateCounts, k: int, epsilon: Rational, **options: Unpack[TopKOptions]
 ) -> Measured:
     """The k largest answers with estimates and error bars, for ε in all.
 
@@ -366,7 +362,7 @@ def measured_top_k(
     ([2, 1], [90.0, 50.0])
     """
     require_options("measured_top_k", options, TopKOptions)
-    return _release(_top_k, (k, epsilon), answers, **options)
+    return _release(MeasuredTopK, (k, epsilon), answers, **options)
 
 
 @public
@@ -399,23 +395,15 @@ def measured_above(
     ([1, 3], (2, 2))
     """
     require_options("measured_above", options, AboveOptions)
-    return _release(_above, (threshold, k, epsilon), answers, **options)
-
-
-_top_k, _above = map(lru_cache(maxsize=64, typed=True), (MeasuredTopK, MeasuredAbove))
-"""Pipelines of these parameters, which are public; the last ones made are remembered."""
+    return _release(MeasuredAbove, (threshold, k, epsilon), answers, **options)
 
 
 def _release(
-    pipeline_of: Any,
+    pipeline_of: type[MeasuredTopK | MeasuredAbove],
     given: tuple[Any, ...],
     answers: Any,
     labels: Sequence[Any] | None = None,
     account: Account | None = None,
     **named: Any,
 ) -> Measured:
-    pipeline = None
-    with suppress(TypeError):  # it cannot be remembered, or it cannot be made: then this says why
-        pipeline = pipeline_of(*given, **named)
-    pipeline = pipeline or pipeline_of.__wrapped__(*given, **named)
-    return cast(Measured, pipeline.release(answers, labels=labels, account=account))
+    return pipeline_of(*given, **named).release(answers, labels=labels, account=account)

@@ -13,6 +13,7 @@ state it, and is told how many winners would be right.
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -23,7 +24,7 @@ import numpy as np
 from dpgap._package import public
 from dpgap.exact.grid import MAX_STEPS
 from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational, readable
-from dpgap.exact.reals import Floats
+from dpgap.exact.reals import Floats, TooWideError
 from dpgap.mechanisms.histogram import NoisyHistogram, Wanted
 from dpgap.pipelines.arrays import Facts, MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.look_first import forecast
@@ -88,9 +89,13 @@ def _by_rank(counts: Sizes, n: int) -> tuple[tuple[int, ...], Floats]:
 
 def _least(expected: Callable[[Fraction], "Expected"], error: Fraction) -> Fraction:
     """The least ε of three digits whose error is not above this one. Errors fall as ε grows."""
-    at = bisect_left(
-        range(_NUMBERS), True, key=lambda at: expected(_three_digits(at)).error <= error
-    )
+
+    def is_enough(at: int) -> bool:
+        with suppress(TooWideError):  # so this ε is not enough
+            return expected(_three_digits(at)).error <= error
+        return False
+
+    at = bisect_left(range(_NUMBERS), True, key=is_enough)
     if at == 0:
         raise ValueError("error must be smaller: even ε = 10^-9 has no more than this one")
     return _three_digits(at)
@@ -115,8 +120,9 @@ class Expected:
 
     `error` is the root of the mean squared error of each estimate where winners are clear, and
     `close_error` where they are hard to tell from losers: None where it may be anything. The
-    `half_width` is that of the widest 95 % interval that a release may have; where there is no
-    `close_error`, that of clear winners. Answers are compared with noise of the standard deviation
+    `half_width` is that of the widest 95 % interval that a release of k answers may have; where
+    there is no `close_error`, that of clear winners. All of them are larger where more than k are
+    found above a threshold. Answers are compared with noise of the standard deviation
     `selection_noise`. `precision` is the share of winners that will be right, where sizes were
     stated.
     """
@@ -179,10 +185,10 @@ class Plan(Table):
         same = "counts that all move in the same direction"
         kind = same if self.monotonic else f"answers of any kind{IN_PYTHON}"
         split = "" if self.split is None else f", {readable(self.split)} of ε for selecting"
-        told = ""
+        told = " If more than k are found, errors and 95% ± grow." if self.select == "above" else ""
         if self.max_items is not None:
             many = "1 item" if self.max_items == 1 else f"{self.max_items} items"
-            told = (
+            told += (
                 f" A unit counts for at most {many}. If units have more, counts are too low, and "
                 "these errors do not include that."
             )
@@ -274,7 +280,7 @@ def plan(
     known = (*(METHODS if top else ABOVE_METHODS), *bounded, BASELINE)
     methods = known if method is None else (one_of("method", method, known),)
     if (epsilon is None) == (error is None):
-        raise ValueError("state either epsilon or error, and not both")
+        raise ValueError("state epsilon or error, one of the two")
     count = positive_integer("k", k)
     if boolean("adaptive", adaptive) and top:
         raise ValueError("adaptive must be False unless select='above'")
@@ -312,7 +318,6 @@ def plan(
             return of(positive_rational("epsilon", epsilon))
         return of(_least(of, positive_rational("error", error)))
 
-    rows = tuple(map(row, methods))
     share = None if split is None else positive_rational("split", split)
     same_way = boolean("monotonic", facts.get("monotonic", False))
-    return Plan(rows, count, share, same_way, select, reach)
+    return Plan(tuple(map(row, methods)), count, share, same_way, select, reach)

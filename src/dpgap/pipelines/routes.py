@@ -365,10 +365,6 @@ class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
     name: ClassVar[str] = "hybrid"
     method: str = "best"
 
-    def prepare(self, answers: Any, labels: Sequence[Any] | None = None) -> Candidates:
-        """The answers in steps; refused before anything is charged."""
-        return self.selection.prepare(answers, labels)
-
     def spent(self, chosen: Any, found: int) -> Fraction:
         """Measuring nothing costs nothing."""
         return self.selection.spent(found) + (self.measurement.epsilon if found else 0)

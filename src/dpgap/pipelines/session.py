@@ -127,8 +127,7 @@ class Session:
         """The ε that is left; None where an account does not say."""
         if self._purse is not None:
             return self._purse.remaining.epsilon
-        left: Fraction | None = getattr(self._account, "remaining", None)
-        return left
+        return cast(Fraction | None, getattr(self._account, "remaining", None))
 
     @overload
     def top_k(self, item: str, *, by: None = None, **asked: Unpack[ItemTopK]) -> TableRelease: ...
@@ -260,5 +259,5 @@ class Session:
 def _key(value: object) -> object:
     """What tells an argument from others: a list or a number by its value, a frame by its id."""
     if isinstance(value, list | tuple):
-        return tuple([(type(each), each) for each in value])  # to Python 1 and True are equal
+        return tuple([(type(each), repr(each)) for each in value])  # some have no hash
     return value if isinstance(value, str | int | float | Fraction | Decimal | range) else id(value)

@@ -18,13 +18,11 @@ import numpy as np
 from dpgap._package import public
 from dpgap.budget.account import Account, AlreadyCharged, Archive, KeyUsed, Request, pay
 from dpgap.data.counts import Table, counts, units_of
-from dpgap.data.domain import kind_of_label, text_of
 from dpgap.data.private_counts import CountsByGroup, PrivateCounts, errors_without_answers
 from dpgap.exact.parameters import Rational, boolean
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK, Paying
 from dpgap.pipelines.routes import HistogramRoute, HybridRoute, histogram_route, unknown_route
-from dpgap.printable import DocumentError
 from dpgap.question import (
     HISTOGRAM,
     Above,
@@ -111,21 +109,14 @@ def answer(
     answering = Answering.of(wanted.about(answers.origin), answers)
     question, pipeline = answering.question, answering.pipeline
     draw: Any = pipeline.draw_paid
-    kind: type[Answer | Total] = TableRelease if question.by is None else ReleasesByGroup
-    kind = _OF_ALL.get(question.kind, kind)
-    by_group = dict(answers) if isinstance(answers, CountsByGroup) else {None: answers}
     identity = question.identity
     if not boolean("fresh", fresh) and identity is not None and isinstance(account, Archive):
         document = account.paid(identity)
         if document is not None:
-            paid = read_archived(document)
-            if not isinstance(paid, kind):
-                raise DocumentError("the archived answer to this question has another type")
-            if isinstance(paid, Total) or _is_named_as_asked(paid, by_group):
-                return paid.again()
+            return cast(Answer | Total, read_archived(document).again())
     with ExitStack() as resources:
         prepared: list[Any] = []
-        for each in by_group.values():
+        for each in answers.values() if isinstance(answers, CountsByGroup) else [answers]:
             if isinstance(pipeline, MeasuredAbove):
                 chunks = resources.enter_context(closing(each.shuffled()))
                 prepared.append(pipeline.prepare(each, None, chunks))
@@ -140,11 +131,12 @@ def answer(
             if before.answered.document is None:
                 raise
             again = read_archived(before.answered.document)
-            if not isinstance(again, kind) or not question.is_same_as(again.question):
+            asked = getattr(again, "question", None)  # that of an array has none
+            if asked is None or not question.is_same_as(asked):
                 raise KeyUsed(
                     "this request key was used for another request: use a new key for each"
                 ) from None
-            return again.again()
+            return cast(Answer | Total, again.again())
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,27 +212,6 @@ class Answering:
         parts = parts[: question.groups_of_a_unit]
         spent = min(sum(parts, Fraction(0)), question.epsilon)
         return ReleasesByGroup.of(question, releases, spent)
-
-
-def _is_named_as_asked(paid: Answer, by_group: Mapping[Any, PrivateCounts]) -> bool:
-    """Whether items and groups have the stated names. Older hashes did not tell 1 from "1".
-
-    Items that nobody listed are private, and this function does not look at them.
-    """
-    counts, by = next(iter(by_group.values())), isinstance(paid, ReleasesByGroup)
-    answers = paid.answers if isinstance(paid, ReleasesByGroup) else (paid,)
-    if by and {_named(each.question.group) for each in answers} != {*map(_named, by_group)}:
-        return False
-    shown = [label for each in answers for label in each.labels or ()]
-    if counts.unknown or counts.labels is None:
-        return True
-    if isinstance(counts.labels, range):
-        return all(kind_of_label(label) == "n" for label in shown)
-    return {*map(_named, shown)} <= {*map(_named, counts.labels)}
-
-
-def _named(label: Any) -> tuple[str, str]:
-    return kind_of_label(label), text_of(label)
 
 
 # --------------------------------------------------------------------------------------------------

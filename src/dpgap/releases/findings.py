@@ -14,10 +14,10 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpgap.estimates.errors import HistogramError
 from dpgap.exact.parameters import approximately, few_digits
+from dpgap.exact.reals import Flags
 from dpgap.printable import column_name, visible
 from dpgap.question import HISTOGRAM
 from dpgap.releases.plain import attempted, in_words, ranks_in_words, separated
@@ -73,17 +73,15 @@ def _cut(release: Release) -> Iterator[str]:
     yield from question.forms_of_dates()
     answers = release.answers if isinstance(release, ReleasesByGroup) else [release]
     found = [it for it in answers if isinstance(it, TableRelease) and it.indices.size]
-    if question.threshold is not None and any(it.route != HISTOGRAM for it in found):
+    if question.threshold is not None and any(it.route is None for it in found):
         yield (
-            "Items were asked in a random order until the budget was used up. Others, even larger "
-            f"ones, may be above {separated(question.threshold)}, too."
+            "Items were asked in a random order while the budget lasted. Others, even larger ones, "
+            f"may be above {separated(question.threshold)}, too."
         )
 
 
 # --------------------------------------------------------------------------------------------------
 
-
-Bools = NDArray[np.bool_]
 
 _EACH_OF_TWO = 0.975
 """The confidence of each of two ways to prove something that is to hold with 95 %."""
@@ -94,13 +92,13 @@ _MOST_EPSILON = 10
 class Facts(NamedTuple):
     """What several sentences about a release need; worked out once for all of them."""
 
-    by_leads: Bools | None
+    by_leads: Flags | None
     """Which answers belong, as proved by their leads; None where leads prove nothing."""
-    sure: Bools | None
+    sure: Flags | None
     """Which surely belong, by leads or measurements; None where nothing can prove it."""
-    by_luck: Bools
+    by_luck: Flags
     """Which a histogram may show by luck: their intervals have no lower end."""
-    near_zero: Bools
+    near_zero: Flags
     """Which have an interval that includes 0, ignoring selection."""
     groups: tuple[tuple[int, ...], ...]
     are_near_zero: bool
@@ -237,7 +235,7 @@ def _general(release: Selected, facts: Facts) -> Iterator[str]:
         sure, by_leads = facts.sure, facts.by_leads
         if sure is not None and by_leads is not None and (sure & ~by_leads).any():
             line = separated(release.line or Fraction())
-            yield f"Where p is large, the item's measurement proves that it is above {line}."
+            yield f"If p is large and an item is surely above {line}, its measurement proves it."
 
 
 def _little(release: Measured, facts: Facts) -> Iterator[str]:
@@ -404,7 +402,7 @@ def why_no_p_values(release: Selected) -> Iterator[str]:
         yield f"There are no p-values: {why}"
 
 
-def _ranks_where(release: Selected, chosen: Bools) -> str:
+def _ranks_where(release: Selected, chosen: Flags) -> str:
     """The ranks of the chosen answers in words; empty if answers have no ranks."""
     if isinstance(release, Measured):
         chosen = chosen[release.order]

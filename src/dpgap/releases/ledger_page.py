@@ -15,7 +15,6 @@ from dpgap.budget.requests import is_one_table
 from dpgap.releases.page import heading, rendered
 
 if TYPE_CHECKING:
-    from dpgap.budget.entries import Entry
     from dpgap.budget.store import Outline
 
 _WIDE, _HIGH = 1000, 100
@@ -115,21 +114,9 @@ def _by_person(book: "Outline") -> tuple[dict[str, Amount], dict[str, Amount]]:
     concerned = (it for it in book.people if it.allowance is not None or it.person_spent != NOTHING)
     gone = {entry.person: entry.person_spent for entry in concerned}
     held: dict[str, Amount] = {}
-    charges: dict[int, tuple[str, Amount]] = {}
-    for entry in book.unnamed:
-        if entry.reservation is None:
-            charges[entry.number] = _person(entry), entry.charge
-        elif entry.reservation in charges:
-            charges[entry.reservation] = charges[entry.reservation][0], entry.charge
-    waiting = ((_person(entry), entry.charge) for entry in book.waiting)
-    for amounts, added in ((gone, charges.values()), (held, waiting)):
-        for who, charge in added:
-            amounts[who] = amounts.get(who, NOTHING) + charge
+    for entry in book.waiting:
+        held[entry.person] = held.get(entry.person, NOTHING) + entry.charge
     return gone, held
-
-
-def _person(entry: "Entry") -> str:
-    return entry.person or entry.who.partition("@")[0]
 
 
 def _over_time(outline: "Outline") -> dict[str, str]:

@@ -231,7 +231,7 @@ def _bars(release: Release) -> tuple[str, list[Any]]:
     if isinstance(release, JointRelease):
         return "lead over every other set", [("the set", release.lead, None)]
     value = next((name for name in ("estimate", "value", *_GAPS) if name in columns), None)
-    if value is None:
+    if value is None or not columns[value]:
         return "", []
     values, cells = columns[value], release.cells()
     answers = [f"answer {at}" for at in cells.get("index", range(len(values)))]

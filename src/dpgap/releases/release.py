@@ -17,7 +17,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpgap._package import __version__
 from dpgap.estimates.certificates import Evidence, belonging
@@ -38,7 +37,7 @@ from dpgap.exact.parameters import (
     readable,
     remembered,
 )
-from dpgap.exact.reals import Floats, Integers, without_float_errors
+from dpgap.exact.reals import Flags, Floats, Integers, without_float_errors
 from dpgap.printable import column_name, printable, visible
 from dpgap.question import HISTOGRAM, Question, promise_in_words
 from dpgap.releases.plain import attempted, exact_value, in_words, plain, separated, written
@@ -315,11 +314,12 @@ def _shown(cell: Any, name: str, digits: int) -> str:
         return ""
     if name == "p":
         return p_text(cell)
-    if abs(cell) >= 1e15:
-        return f"{cell:.6g}"
+    form = f",.{digits}f"
+    if abs(cell) >= 1e15:  # six digits of it
+        form, digits = ".6g", 5 - math.floor(math.log10(abs(cell)))
     if name in _OUTWARDS:
-        cell = _OUTWARDS[name](round(cell * 10**digits, 6)) / 10**digits
-    return f"{cell:,.{digits}f}"
+        cell = _OUTWARDS[name](round(cell * 10.0**digits, 6)) / 10.0**digits
+    return f"{cell:{form}}"
 
 
 def p_text(p: float) -> str:
@@ -465,7 +465,7 @@ class Selected(IndexRelease):
         p_values = self.p_values
         return None if p_values is None or self.line is not None else float(p_values.max())
 
-    def belong(self, level: float = 0.95) -> NDArray[np.bool_]:
+    def belong(self, level: float = 0.95) -> Flags:
         """Which answers surely belong: all of them do at once, with confidence `level`."""
         level, p_values = confidence_level(level), self.p_values
         if p_values is None:
@@ -1074,9 +1074,8 @@ class ReleasesByGroup(Release, Mapping[Any, TableRelease]):
         """The rows of all groups, one after the other; the first column says which group."""
         parts = [answer.columns() for answer in self.answers]
         groups = [group for group, part in zip(self, parts, strict=True) for _ in part["rank"]]
-        return {"group": groups} | {
-            name: [*chain(*(it[name] for it in parts))] for name in parts[0]
-        }
+        cells = {name: [*chain(*(it[name] for it in parts))] for name in parts[0]}
+        return {"group": groups, **cells}
 
     def _with(self, made: Provenance) -> Self:
         """The same release with this provenance, which the groups share."""
