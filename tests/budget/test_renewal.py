@@ -1,5 +1,6 @@
 """Budgets that renew: once a period, by the database's clock, whoever charges first."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -181,6 +182,15 @@ def test_a_machine_whose_clock_is_late_pays_once_in_a_period(
     assert account.paid("a question") is None
     account.reserve_for(asked).settle(QUARTER, "of this week")
     assert account.paid("a question") == "of this week"
+
+
+def test_the_clock_of_the_database_goes_on_while_a_writer_waits_for_its_turn(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create("sales", 1)
+    with ledger._store.writing("sales") as rows:
+        began = rows.now()
+        time.sleep(1.1)
+        assert rows.now() > began
 
 
 def test_a_clock_that_goes_back_renews_nothing(

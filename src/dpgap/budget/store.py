@@ -21,7 +21,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC
+from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -477,7 +477,10 @@ class Rows:
 
     def now(self) -> str:
         """The time by the database's clock, in UTC and as entries write it."""
-        moment = self.connection.execute(sql.select(sql.func.now())).scalar_one()
+        # In PostgreSQL, now() is when the transaction began: before it waited for its turn.
+        clock = "clock_timestamp" if self.connection.dialect.name == "postgresql" else "now"
+        asked = sql.select(getattr(sql.func, clock)())
+        moment: datetime = self.connection.execute(asked).scalar_one()
         in_utc = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
         return in_utc.isoformat(timespec="microseconds")
 

@@ -562,9 +562,7 @@ class ExponentialNoise(MemorylessLaw):
         return 1 + math.expm1(-rate) * math.exp(rate0 * step) / both
 
     def from_uniforms(self, uniforms: Floats) -> Floats:
-        noise: Floats = uniforms[0]
-        np.subtract(1.0, noise, out=noise)  # in (0, 1]
-        np.log(noise, out=noise)
+        noise: Floats = np.log(1.0 - uniforms[0])  # of numbers in (0, 1]
         noise *= -float(self.scale)
         return noise
 
