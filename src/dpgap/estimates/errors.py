@@ -223,10 +223,10 @@ class Difference(NamedTuple):
 # Noisy counts are whole numbers, and may be on the line. Those on a *stated* line are returned.
 # Those that tie with the best loser are returned if their coin (uniform from 0 to 1) is above the
 # loser's coin c. In both cases a noisy count on the line is returned with chance 1 − c. (For a
-# stated line, c is 0.) Noisy counts with independent coins are as private as noisy counts alone, so c may
-# be released; it is kept to 24 binary places, rounded down. Both ends fall as c rises. So the upper
-# end uses the smallest possible c, and the lower end the largest. A c that was not kept may be
-# anything from 0 to 1.
+# stated line, c is 0.) Noisy counts with independent coins are as private as noisy counts alone, so
+# c may be released; it is kept to 24 binary places, rounded down. Both ends fall as c rises. So the
+# upper end uses the smallest possible c, and the lower end the largest. A c that was not kept may
+# be anything from 0 to 1.
 #
 # Given the line and c, winners are independent of each other. So ends at the level^(1/k) hold for
 # all k of them at once with confidence level.
