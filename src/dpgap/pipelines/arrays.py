@@ -357,7 +357,7 @@ def measured_top_k(
     k
         How many answers to find.
     epsilon
-        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+        The privacy budget ε of the whole release: a number, or text such as "0.7" or "2/3".
     {options}
 
     >>> import dpgap
@@ -390,7 +390,7 @@ def measured_above(
     k
         For how many answers "above" ε pays at the full price.
     epsilon
-        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+        The privacy budget ε of the whole release: a number, or text such as "0.7" or "2/3".
     {options}
 
     >>> import dpgap
