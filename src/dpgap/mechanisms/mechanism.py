@@ -100,7 +100,7 @@ def require_threshold(mechanism: Any) -> Fraction:
 
 
 class Mechanism(ABC, Generic[P, R]):
-    """A frozen value that releases answers: `P` is the type of prepared answers, `R` its release."""
+    """A frozen value that releases answers: `P` is what it prepares, `R` its release."""
 
     __slots__ = ()
     epsilon: Fraction
