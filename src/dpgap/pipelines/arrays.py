@@ -415,9 +415,7 @@ def _release(
     **named: Any,
 ) -> Measured:
     pipeline = None
-    with suppress(
-        TypeError
-    ):  # it cannot be cached, or it cannot be made: then this raises the error
+    with suppress(TypeError):  # it cannot be cached; or it is refused, then the next line raises
         pipeline = pipeline_of(*given, **named)
     pipeline = pipeline or pipeline_of.__wrapped__(*given, **named)
     return cast(Measured, pipeline.release(answers, labels=labels, account=account))

@@ -42,9 +42,7 @@ def estimates_after_top_k(
     k, ratio = selection.k, variance_ratio(selection, measurement)
     if gaps.shape[-1] == k - 1 and k > 1:
         gaps = gaps.copy()
-        gaps[..., -1] += (
-            Grid(selection.grid).width / 2
-        )  # floored leads are beside one that is exact
+        gaps[..., -1] += Grid(selection.grid).width / 2  # floored leads, and an exact one
     variance = blue_variance(k, measurement.variance(k), ratio)
     return Estimates(blue(measurements, gaps, ratio), np.full(measurements.shape, variance))
 
