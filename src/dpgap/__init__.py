@@ -1,4 +1,4 @@
-"""Which answers are the largest, and which are above a line, with the gaps that come free.
+"""Which answers are the largest, and which are above a threshold, with gaps at no extra cost.
 
 >>> import dpgap
 >>> top = dpgap.NoisyTopK(k=3, epsilon=1, monotonic=True)
@@ -6,7 +6,7 @@
 >>> release.indices.size, release.gaps.size
 (3, 3)
 
-Names load their modules when they are first used, so that `import dpgap` costs next to nothing.
+Names load their modules when they are first used (lazy import), so `import dpgap` is fast.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What every room may take from the package: its version, `public`, and how to get extras."""
+"""Facts that every room may import: the version, `public`, and how to install extras."""
 
 import sys
 from typing import Any, TypeVar
@@ -9,9 +9,9 @@ Thing = TypeVar("Thing", bound=Any)
 
 
 def public(thing: Thing) -> Thing:
-    """Let a class or function say that it is dpgap's own, whatever file it lives in.
+    """Set `__module__` of a class or function to `dpgap`, whatever file defines it.
 
-    Doctests are looked for by module, so its home keeps it in `__test__`, where they are found.
+    doctest searches by module. So the file that defines it lists it in `__test__`.
     """
     vars(sys.modules[thing.__module__]).setdefault("__test__", {})[thing.__name__] = thing
     thing.__module__ = "dpgap"
@@ -19,9 +19,10 @@ def public(thing: Thing) -> Thing:
 
 
 def how_to_get(extra: str) -> str:
-    """The command that adds an extra, from wherever this dpgap was installed: it is on no index.
+    """The pip command that installs an extra. dpgap is on no index (PyPI).
 
-    pip notes where that was. Without a note a copy of the source is the way.
+    pip records where a package was installed from. If there is no record, the command is for a
+    copy of the source.
     """
     import json
     import shlex

@@ -1,9 +1,9 @@
-r"""Text that is safe in a terminal: what cannot be seen is written out, as in \x1b or \u202e."""
+r"""Text that is safe in a terminal: invisible characters are escaped, as in \x1b or \u202e."""
 
 import re
 
 # --------------------------------------------------------------------------------------------------
-# What is raised where a document cannot be read.
+# The error for a document that cannot be read.
 
 
 class DocumentError(ValueError):
@@ -14,11 +14,11 @@ class DocumentError(ValueError):
 
 
 _FORMULA = re.compile("(^|[;|])([ \u00a0\"']*)(?=[=+@%\t\r\n|＝＋－＠-])")
-"""Where a formula may begin: at the start, or after what separates cells in some countries."""
+"""Where a formula may begin: at the start, or after a mark that separates cells somewhere."""
 
 
 def printable(text: str) -> str:
-    r"""The text, in which control characters, overrides and the like are spelled out.
+    r"""The text, in which control characters, overrides and the like are escaped.
 
     >>> print(printable("fig\x1b[2J"))
     fig\x1b[2J
@@ -29,7 +29,7 @@ def printable(text: str) -> str:
 
 
 def visible(name: object) -> str:
-    r"""A name in which every character is seen, and none changes the order of the text.
+    r"""A name in which every character can be seen, and none changes the order of the text.
 
     >>> print(visible("fig\x1b[2J\u202egnp"))
     fig\x1b[2J\u202egnp
@@ -38,9 +38,9 @@ def visible(name: object) -> str:
 
 
 def in_a_cell(value: object) -> object:
-    """A value of a CSV file; an apostrophe in front keeps a text from being a formula.
+    """A value for a cell of a CSV file; an apostrophe prevents that a text becomes a formula.
 
-    Spreadsheets mark text so themselves. Where they split lines at semicolons, quotes do not help.
+    Spreadsheets mark text in this way too. If they split lines at semicolons, quotes do not help.
 
     >>> in_a_cell("=1+2"), in_a_cell("fig;=1+2"), in_a_cell("well-known"), in_a_cell(-2)
     ("'=1+2", "fig;'=1+2", 'well-known', -2)

@@ -1,14 +1,14 @@
-"""What is asked of a table, once: counting, cutting, filtering, grouping, what is wanted, its cost.
+"""A question about a table: what is counted, how units are bounded, which rows, what it costs.
 
-A `Question` is a frozen value. Every word of it is public: parameters, names, what neighbouring
-tables are, and what the schema and the address of the table tell. So a question can be put together
-before anything is charged, and can say what is to be paid for.
+A `Question` is a frozen value. All of it is public: parameters, names, the kind of neighbouring
+tables, and facts from the schema and the address of the table. So a question can be made before
+anything is charged, and it states what will be paid for.
 
 Calls, options of the command line, sessions, the desk, ledgers and release documents read it from
-here. A keyword is entered here and nowhere else: what users may write for it in a `TypedDict`
-below, such as `Whose` or `Cutting`, with its default and its help, and what is held of it as a
-field of `Question`, with the form that it has in a document. What a filter means row by row is in
-`dpgap.data.filtering`.
+here. A keyword is defined only here, in two places. A `TypedDict` below, such as `Whose` or
+`Cutting`, states what users may write, the default and the help. A field of `Question` holds the
+value that was read, and states its form in a document. `dpgap.data.filtering` says what a filter
+means row by row.
 
 >>> read_counting({"unit": "who", "item": "what", "sum": "paid", "at_most": 50}).sensitivity
 Fraction(5000, 1)
@@ -62,12 +62,12 @@ DomainLike: TypeAlias = "IntoFrame | Iterable[object] | str | os.PathLike[str]"
 
 
 class Neighbours(StrEnum):
-    """How neighbouring tables differ: what privacy hides."""
+    """How neighbouring tables differ: privacy hides this difference."""
 
     ADD_OR_REMOVE = "add-or-remove"
-    """By one unit that one of them lacks: all counts move one way."""
+    """One of them lacks one unit: all counts move in one direction."""
     REPLACE = "replace"
-    """By one unit that was replaced: counts may move either way."""
+    """One unit was replaced: counts may move up or down."""
 
     @classmethod
     def read(cls, name: str, value: object) -> "Neighbours":
@@ -76,10 +76,10 @@ class Neighbours(StrEnum):
 
 
 OBSERVED = "observed-not-private"
-"""The domain to say when exploring: whatever is in the table, which makes nothing private."""
+"""The domain for exploring: the items in the table itself. The result is not private."""
 
 KINDS = ("top-k", "above", "count", "total")
-"""What a question may be. The last two are of all units together, and know no items."""
+"""The kinds of questions. The last two are about all units together, and have no items."""
 
 METHODS = ("best", "joint", "ranked", "paper")
 HISTOGRAM = "histogram"
@@ -164,12 +164,12 @@ class Comparison:
     literals: tuple[Literal, ...]
     at: int
     form: str | None = None
-    """How dates are written in the column, where it is text that is read as dates."""
+    """How dates are written in the column, if it is text that is read as dates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Several parts joined by "and" or "or"; or one part behind "not"."""
+    """Several clauses joined by "and" or "or"; or "not" with one clause."""
 
     word: str
     parts: tuple["Clause", ...]
@@ -180,24 +180,24 @@ Clause: TypeAlias = "Comparison | Joined"
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    r"""Which rows to keep. Filters are equal if they differ by their spelling only.
+    r"""Which rows to keep. Filters that differ only in spelling are equal.
 
     >>> read_filter("NOT(a==1) and b<>'x'") == read_filter("not a = 1.0 AND \"b\" != 'x'")
     True
     """
 
     text: str
-    """The same filter in its one spelling."""
+    """The filter in its normal form: one spelling for each meaning."""
     columns: tuple[str, ...] = field(default=(), compare=False)
     clause: Clause = field(default=Joined("and", ()), compare=False, repr=False)
-    """Its meaning. A document holds the text alone, so its filter keeps no rows."""
+    """The parsed filter. A document has only the text, so its filter keeps no rows."""
     given: str = field(default="", compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.text
 
     def error_at(self, comparison: Comparison, why: str) -> ValueError:
-        """What is wrong with a comparison, and where it stands."""
+        """An error about a comparison, with its position in the text."""
         return _error(self.given, comparison.at, why)
 
 
@@ -262,7 +262,7 @@ _NO_NAME = (
 
 
 class _Reader:
-    """Reads from left to right, and looks one token ahead."""
+    """A parser that reads from left to right, and looks one token ahead."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -278,7 +278,7 @@ class _Reader:
         return clause
 
     def _joined(self, word: str) -> Clause:
-        """Parts joined by "or", each of which has parts joined by "and"."""
+        """Clauses joined by "or"; each of them is clauses joined by "and"."""
         parts: list[Clause] = []
         while not parts or self._takes(word):
             part = self._joined("and") if word == "or" else self._single()
@@ -337,7 +337,7 @@ class _Reader:
         return compared("not in" if is_not else "in", *self._list(form))
 
     def _subject(self) -> tuple[str, str | None]:
-        """A column, and the form of its dates where it stands in day(…)."""
+        """A column, and the form of its dates if it is written as day(column, form)."""
         is_bare, column = self._next.kind == "word", self._column()
         if not (is_bare and column.lower() == "day" and self._takes("(")):
             return column, None
@@ -371,7 +371,7 @@ class _Reader:
         return literals
 
     def _literal(self, form: str | None = None) -> Literal:
-        """A number, text, true or false; a day if it stands beside a form of dates."""
+        """A number, text, true or false; or a day, if the column has a form of dates."""
         token = self._next
         if form is not None and not _is_day(token.text[1:-1]):
             why = "day(…) is compared with days that exist, always written as '2024-01-31'"
@@ -415,7 +415,7 @@ class _Reader:
 
 
 def parts_of_form(form: str) -> list[str]:
-    """The parts of a date format: what stands for digits, and the characters between.
+    """The parts of a date format: DD, MM and so on, and the characters between them.
 
     >>> parts_of_form("DD.MM.YYYY")
     ['DD', '.', 'MM', '.', 'YYYY']
@@ -450,7 +450,7 @@ def _number(token: _Token, text: str) -> Decimal:
 
 
 def _error(text: str, at: int, why: str) -> ValueError:
-    """Says what is wrong, and shows where."""
+    """An error that says what is wrong, and shows where."""
     first = max(0, at - _SHOWN)
     line = "".join(each if each.isprintable() else " " for each in text[first : at + _SHOWN // 3])
     caret = " " * (at - first) + "^"
@@ -458,9 +458,9 @@ def _error(text: str, at: int, why: str) -> ValueError:
 
 
 def _written(clause: Clause, *, is_within: bool = False) -> str:
-    """A clause in its one spelling, with no more parentheses than it needs.
+    """A clause in its normal form, with no more parentheses than it needs.
 
-    `is_within` says that it is a part of "and" or "not".
+    `is_within` says that it is inside "and" or "not".
     """
     if isinstance(clause, Comparison):
         subject = _name(clause.column)
@@ -492,18 +492,18 @@ def _literal_text(literal: Literal) -> str:
 
 
 _WRITTEN_OUT = 21
-"""Numbers that begin at so many digits from the point are written with an exponent."""
+"""Numbers whose first digit is this far from the point are written with an exponent."""
 
 
 # --------------------------------------------------------------------------------------------------
-# Keywords: what users may write, what holds if they do not, and what it means.
+# Keywords: what users may write, the defaults, and the meaning.
 
 
 class Keyword(NamedTuple):
-    """How the value of a keyword is read, and what holds where it is left out."""
+    """How the value of a keyword is read, and its default."""
 
     read: Callable[[str, Any], Any] | None = None
-    """None: it is read with the table."""
+    """None: the value is read when the table is read."""
     default: Any = None
 
 
@@ -524,7 +524,7 @@ def one_of(name: str, value: object, words: Sequence[str]) -> str:
 
 
 def _encoding(name: str, value: Any) -> str:
-    """One word for each encoding, whatever people call it; cp1252 is how latin-1 is read."""
+    """The one name of an encoding that has several; latin-1 is read as cp1252."""
     words = {codecs.lookup(word).name: word for word in ENCODINGS} | {"cp1252": "latin-1"}
     with suppress(LookupError, TypeError, ValueError):
         value = words.get(codecs.lookup(value).name, value)
@@ -543,8 +543,8 @@ class Whose(TypedDict, total=False):
     """Whose rows they are.
 
     unit
-        The column with the unit of each row; or "row", or "line". All rows with one value in it are
-        protected together. "row" protects single rows; "line", the lines of a FIMI file.
+        The column that names the unit of each row; or "row", or "line". All rows with the same
+        value are protected together. "row" protects single rows; "line", lines of a FIMI file.
     """
 
     unit: Annotated[str | None, Keyword(_column)]
@@ -554,8 +554,8 @@ class Reading(TypedDict, total=False):
     """How neighbouring tables differ, and how a file is read.
 
     neighbours
-        What privacy hides. "add-or-remove": whether a unit is in the table. "replace": which of
-        two units it is, with twice the noise.
+        What privacy hides. "add-or-remove": whether a unit is in the table. "replace": what a
+        unit's rows are, but not how many units there are; with twice the noise.
     encoding
         How the text of a CSV file is encoded, unless it is UTF-8: "latin-1", "cp1252" or "utf-16".
         If you state one, even "utf-8", a field that cannot be decoded is a missing value.
@@ -571,7 +571,7 @@ class Reading(TypedDict, total=False):
 
 
 class Filtered(TypedDict, total=False):
-    """Which rows are looked at.
+    """Which rows count.
 
     where
         Which rows count, such as "country = 'CH' and amount >= 10". It has columns, numbers,
@@ -583,7 +583,7 @@ class Filtered(TypedDict, total=False):
 
 
 class Amounts(TypedDict, total=False):
-    """What is added up, beside its column and the most that a unit adds.
+    """Options of sums, in addition to the column and the most that a unit adds.
 
     at_least
         With `sum`: the least that a unit adds to a sum, 0 or below.
@@ -596,17 +596,17 @@ class Amounts(TypedDict, total=False):
 
 
 class Cutting(TypedDict, total=False):
-    """What is counted, and how much of a unit.
+    """Items and groups, and how much one unit counts.
 
     domain
         The public items: a list (on the command line A,B), a range (0..16469), a file of items,
         "items.parquet:column", in a database also "table:column", or a frame of one column; without
-        it all items that occur, which needs `delta` and `max_items`. They must not be read from the
-        private table.
+        it, all items that occur count (needs `delta` and `max_items`). The list must not be read
+        from the private table.
     max_items
-        The most items that a unit counts for; if it has more, some of them are drawn at random. The
-        smaller it is, the less noise there is; but if units have more items, counts are too low.
-        With `by` it is the most pairs of group and item.
+        The most items that a unit counts for; if it has more, this many are drawn at random. A
+        smaller number means less noise, but lower counts if units have more items. With `by` it is
+        the most pairs of group and item.
     groups
         The public groups, in the order of the answer: a list (on the command line CH,DE,FR or
         groups.txt).
@@ -616,7 +616,7 @@ class Cutting(TypedDict, total=False):
     sum
         The column whose amounts are added up, instead of counting units.
     at_most
-        With `sum`: the most that a unit adds to a sum. It says how much noise there is.
+        With `sum`: the most that a unit adds to a sum. The noise grows with it.
     """
 
     domain: Annotated["DomainLike | None", Keyword()]
@@ -642,17 +642,17 @@ class What(TypedDict, total=False):
 
 
 class CountOptions(Whose, What, Reading, Bounds, total=False):
-    """All that is said of counting."""
+    """All options that say what is counted."""
 
 
 class Paid(TypedDict, total=False):
     """What it costs.
 
     epsilon
-        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+        The privacy budget ε that the whole answer costs: a number, or text as "0.7" or "2/3".
     fresh
-        Whether to pay for fresh noise where the account has paid for the same question before.
-        Otherwise its paid answer is shown again, and nothing is charged.
+        Whether to pay for fresh noise if the account has already paid for the same question.
+        Otherwise the paid answer is shown again, and nothing is charged.
     """
 
     epsilon: Required[Annotated[Rational, Keyword(positive_rational)]]
@@ -667,7 +667,7 @@ class Answered(TypedDict, total=False):
     """How it is answered.
 
     delta
-        Without a `domain`: the chance to show an item that only one unit has, such as 1e-9.
+        Without a `domain`: the chance that an item of only one unit is shown, such as 1e-9.
     method
         "best", the default: the route with the least expected error; "paper": as in the paper;
         "histogram": all items measured at once, for `max_items` only; for a top k also "joint": as
@@ -682,19 +682,19 @@ class Answered(TypedDict, total=False):
 
 
 class TopK(Answered, Paid, total=False):
-    """What is wanted of the largest."""
+    """Options of questions for the largest items."""
 
     k: Required[Annotated[int, Keyword(positive_integer)]]
 
 
 class Above(Answered, Paid, total=False):
-    """What is wanted of those above a threshold.
+    """Options of questions for the items above a threshold.
 
     threshold
-        How many units an item must have, or which sum.
+        The count, or the sum, that an item must have.
     k
-        How many items to find. Above a threshold: how many can be paid for at the full price; with
-        `max_items` it may be left out, and all are shown.
+        How many items to find. Above a threshold: for how many ε pays at the full price; with
+        `max_items` it may be left out, and all items above are shown.
     adaptive
         Whether to pay less for items far above the threshold, so that more than k may be found.
     """
@@ -705,10 +705,10 @@ class Above(Answered, Paid, total=False):
 
 
 class Grouped(TypedDict, total=False):
-    """What decides on the type of an answer, so that calls have it in their own signatures.
+    """The option that changes the type of an answer; so calls have it in their own signatures.
 
     by
-        The column of the groups: an answer is found for each.
+        The column of the groups: each group gets an answer.
     """
 
     by: Annotated[str | None, Keyword(_text)]
@@ -729,25 +729,25 @@ def _keywords(*stated: Any) -> dict[str, Keyword]:
 KEYWORDS = _keywords(Grouped, CountOptions, TopK, Above)
 COUNTING = tuple(dict.fromkeys(("unit", "item", "domain", "by", *_keywords(CountOptions))))
 WANTED = ("kind", *(name for name in KEYWORDS if name not in (*COUNTING, "fresh")))
-"""What a question says of its answer; all else is about what is counted."""
+"""The fields of a question about its answer; all others are about what is counted."""
 
 
 @functools.cache
 def help_of(*also: Any) -> dict[str, str]:
-    """What keywords mean, by their names, as lines of a docstring."""
+    """The help of each keyword, by its name, as lines of a docstring."""
     stated = (Whose, What, Reading, Filtered, Amounts, Cutting, Grouped, Answered, Paid, Above)
     texts = (it.__doc__ or "" for it in (*stated, *also))
     return dict(entry for text in texts for entry in _ENTRY.findall(text))
 
 
 def option_help(name: str) -> str:
-    """What a keyword means in one sentence, in which `max_items` is --max-items."""
+    """The first sentence of a keyword's help, with --max-items in place of `max_items`."""
     short = " ".join(help_of().get(name, "").split()).partition(". ")[0].removesuffix(".") + "."
     return re.sub("`([a-z_]+)`", lambda found: f"--{found[1].replace('_', '-')}", short)
 
 
 def takes(options: Any, *also: Any) -> Callable[[_Call], _Call]:
-    """Let a function that takes such options show each of them in its signature and its help."""
+    """Decorate a function that takes such options: its signature and its help show each one."""
 
     def shown(function: _Call) -> _Call:
         own, needed = inspect.signature(function), options.__required_keys__
@@ -805,7 +805,7 @@ class Held(NamedTuple):
     called: str = ""
     """Its name in the document, if different."""
     is_always_there: bool = False
-    """Else it is left out where it has its default."""
+    """Whether a document has it even if it has its default."""
     is_bound: bool = False
     """Whether it is part of the identity, unless it has its default."""
 
@@ -817,11 +817,11 @@ _NOT_ABOVE_0 = Held(("exact", lambda value: value <= 0, "a number not above 0"),
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked of a table; every word of it is public.
+    """A question about a table; all of it is public.
 
-    Fields have the order of release documents. What a keyword means stands where it is entered,
-    above; here None means that it was not stated. Before a question is asked, only the fields about
-    counting are set.
+    Fields have the order of release documents. Keywords are explained above, where they are
+    defined; here None means that a keyword was not stated. Before a question is asked, only the
+    fields about counting are set.
     """
 
     kind: Annotated[str, Held(("word", *KINDS), is_always_there=True)] = "counts"
@@ -841,12 +841,12 @@ class Question:
     """Whether the domain was stated, not read from the private table."""
     domain: Annotated[str, Held(("text",), is_always_there=True)] = ""
     items: Annotated[int | None, Held(("whole", 0), called="domain_size")] = None
-    """How many items the domain has; None where they are not known."""
+    """How many items the domain has; None if they are not known."""
     digest: Annotated[str | None, Held(("text",), called="domain_digest")] = None
     table: Annotated[str | None, Held(("text",))] = None
-    """What people call the table: a file's name, a database's table; a frame has none."""
+    """The short name of the table: of a file, or of a table in a database; a frame has none."""
     recorded: Annotated[str | None, Held(("text",), called="identity")] = None
-    """The identity as a document states it: without an address nobody can compute it again."""
+    """The identity that a document states: it cannot be computed again without the address."""
     max_items: Annotated[int | None, Held(("whole", 1), is_bound=True)] = None
     by: Annotated[str | None, Held(("text",), is_bound=True)] = None
     groups: Annotated[int, Held(("whole", 0))] = 0
@@ -854,7 +854,7 @@ class Question:
     groups_digest: Annotated[str | None, Held(("text",), is_bound=True)] = None
     max_groups: Annotated[int, Held(("whole", 1), is_bound=True)] = 1
     group: Annotated[Any, Held(("label",))] = None
-    """Of the answer for one group: which one."""
+    """The group, if this is the answer for one group."""
     sum: Annotated[str | None, Held(("text",), is_bound=True)] = None
     at_most: Annotated[Fraction, Held(("positive",), is_bound=True)] = Fraction(1)
     at_least: Annotated[Fraction, _NOT_ABOVE_0] = Fraction(0)
@@ -862,13 +862,13 @@ class Question:
     """Answers are multiples of this."""
     where: Annotated[Filter | None, Held(("filter",), is_bound=True)] = None
     unknown: Annotated[bool, Held(("flag",), is_bound=True)] = False
-    """Whether the items are those present, which nobody listed."""
+    """Whether no domain is stated, so the items are those that occur."""
     sum_of_text: Annotated[bool, Held(("flag",))] = False
-    """Whether the column that is added up is text, by the schema."""
+    """Whether the column of amounts has the type text in the schema."""
     encoding: Annotated[str | None, Held(("word", *ENCODINGS), is_bound=True)] = None
     decimal: Annotated[str, Held(("word", *DECIMALS), is_bound=True)] = "."
     address: str | None = None
-    """Where the table is, spelt the same however it was given, without any password."""
+    """The address of the table in one spelling, without any password."""
     columns: tuple[tuple[str, str], ...] = ()
     """The names of all columns, and the families of their types, such as "text"."""
 
@@ -889,7 +889,7 @@ class Question:
 
     @property
     def has_one_item_each(self) -> bool:
-        """Whether units are rows: each has one item and one group, and nothing of it is cut."""
+        """Whether units are rows: each has one item and one group, and needs no bound."""
         return self.unit == "row" and not self.is_of_lines
 
     @property
@@ -909,39 +909,39 @@ class Question:
 
     @property
     def is_plain(self) -> bool:
-        """Whether units are only counted, whatever the rows are."""
+        """Whether units are only counted: no bound on items, no groups, no sum."""
         return self.max_items is None and self.by is None and self.sum is None
 
     @property
     def looked_at(self) -> tuple[str, ...]:
-        """The columns that must be there beside unit and item, each once."""
+        """The other columns that the table must have, beside unit and item, each once."""
         named = (self.by, self.sum, *(self.where.columns if self.where else ()))
         return tuple(dict.fromkeys(name for name in named if name is not None))
 
     @property
     def sensitivity(self) -> Fraction:
-        """How many steps one unit can move an answer. A unit that is not there adds 0."""
+        """The most steps that one unit can move an answer. A missing unit adds 0."""
         if self.neighbours is Neighbours.ADD_OR_REMOVE:
             return max(self.at_most, -self.at_least) / self.step
         return (self.at_most - self.at_least) / self.step
 
     @property
     def is_monotonic(self) -> bool:
-        """Whether one unit moves all answers the same way."""
+        """Whether one unit moves all answers in the same direction."""
         return self.neighbours is Neighbours.ADD_OR_REMOVE and self.at_least == 0
 
     def bounds(self) -> dict[str, Any]:
-        """What bounds a unit, as JSON can hold it; what has its default is left out."""
+        """The options that bound a unit, as JSON values, without those that have their defaults."""
         bound = {it: getattr(self, it.name) for it, held in held_fields() if held.is_bound}
         return {it.name: _in_json(value) for it, value in bound.items() if value != it.default}
 
     @property
     def identity(self) -> str | None:
-        """Stable hash of question and table: the same for the same question, however it was put.
+        """Stable hash of question and table: the same for the same question in any spelling.
 
-        It is None where nothing says which table it is, as with a frame, or which domain: two of
-        them that look alike may hold different data. Hashes must stay as they are for ever. So a
-        parameter that is added later goes into the hash only where it does not have its default.
+        It is None if nothing identifies the table (a frame) or the domain: two frames that look
+        alike may hold different data. Hashes must never change. So a parameter that is added later
+        goes into the hash only if it does not have its default.
         """
         table, domain = self.address or self.table, self.digest
         if self.unknown or self.is_of_all:
@@ -955,7 +955,7 @@ class Question:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def is_same_as(self, other: "Question") -> bool:
-        """Whether both ask the same, as far as anybody can tell: a frame has no name."""
+        """Whether both ask the same, as far as this can be known: a frame has no address."""
         if self.identity is not None or other.identity is not None:
             return self.identity == other.identity
         nowhere: dict[str, Any] = {"domain": "", "table": None, "address": None, "columns": ()}
@@ -963,7 +963,7 @@ class Question:
 
     @property
     def purpose(self) -> str:
-        """What is asked, in one plain line, such as "top 10 of url by user_id"."""
+        """The question in one plain line, such as "top 10 of url by user_id"."""
         asked, of = f"top {self.k}", f"{self.item} by {self.sum or self.unit}"
         if self.is_of_all:
             of_sum = "total", f"{self.sum} by {self.unit}"
@@ -979,7 +979,7 @@ class Question:
         return printable(asked)
 
     def facts(self) -> dict[str, Any]:
-        """The facts that bind a budget to a table, as JSON can hold them."""
+        """The facts that bind a budget to a table, as JSON values."""
         return {
             "table": self.address,
             "unit": self.unit,
@@ -989,11 +989,11 @@ class Question:
         }
 
     def guarantee(self) -> str:
-        """What is promised, in plain words: the unit, the neighbours, what is public."""
+        """The guarantee in plain words: the unit, the neighbours, what is public."""
         if not self.is_private:
             return (
                 "NOT differentially private: the items were read from the private data itself "
-                f"(domain {OBSERVED!r}), so an item that is shown can reveal that a unit is there. "
+                f"(domain {OBSERVED!r}), so a shown item can reveal that a unit is in the table. "
                 f"The noise is that of ε = {readable(self.epsilon)}, but the result is not "
                 "private. Use it only where people may see the data. To release it, state a public "
                 "domain."
@@ -1006,7 +1006,7 @@ class Question:
         return promise_in_words(epsilon, delta, change, "unit")
 
     def doubts(self) -> Iterator[str]:
-        """Why released totals may be near 0, whatever the true ones are."""
+        """Reasons why released totals may be near 0 though the true ones are not."""
         if self.sum_of_text:
             comma = " Where a file has 16,48, or 1.234 for 1234, state decimal ','."
             yield printable(
@@ -1015,7 +1015,7 @@ class Question:
             )
 
     def doubts_of_names(self) -> Iterator[str]:
-        """Why all counts may be near 0 although the table is large."""
+        """Reasons why all counts may be near 0 although the table is large."""
         if not (self.unknown or self.is_of_all):
             groups = "" if self.by is None else " and groups"
             yield f"If you expected more: write items{groups} exactly as they are in the table."
@@ -1036,7 +1036,7 @@ class Question:
         return dict.fromkeys(said)
 
     def limits(self) -> list[str]:
-        """What a unit adds at most, wherever it may have more: words that follow "each unit"."""
+        """The bounds of a unit, in words that follow "each unit"."""
         counted, limits, groups, most = [], [], 1, self.max_items
         if self.by is not None and not self.has_one_item_each:
             groups = self.groups_of_a_unit or self.max_groups
@@ -1055,7 +1055,7 @@ class Question:
         return limits
 
     def cuts(self) -> Iterator[str]:
-        """How a unit is cut and which rows count, a sentence for each."""
+        """How a unit is bounded, and which rows count: one sentence for each."""
         if self.sum is not None:
             rounded = f"Each row is rounded to {readable(self.step)}."
             yield printable(f"Column {self.sum!r} is added up. {rounded}")
@@ -1068,7 +1068,7 @@ class Question:
             yield f"The file is read as {name}; a field that cannot be read is a missing value."
 
     def conditions(self) -> Iterator[str]:
-        """What a unit is, how much of it counts, and what is public, sentence by sentence."""
+        """What a unit is, how much of it counts, and what is public: one sentence for each."""
         unit = f"all rows with the same value in column {self.unit!r}"
         if self.is_of_lines:
             unit = "one line of the file"
@@ -1093,7 +1093,7 @@ class Question:
 
 @functools.cache
 def held_fields() -> tuple[tuple[Field[Any], Held], ...]:
-    """The fields of a question that a document holds, and how it does."""
+    """The fields of a question that a document holds, each with its form."""
     every: Any = fields(Question)
     return tuple((it, it.type.__metadata__[0]) for it in every if hasattr(it.type, "__metadata__"))
 
@@ -1135,7 +1135,7 @@ def _in_json(value: Any) -> Any:
 
 
 def read_wanted(kind: str, stated: Mapping[str, Any]) -> Question:
-    """What is wanted of counts, in exact numbers."""
+    """Read the keywords about the answer (k, ε, threshold, …) as exact numbers."""
     if kind == "above":
         stated = {"adaptive": True, **stated}
     held = _read(WANTED, stated)
@@ -1147,9 +1147,9 @@ def read_wanted(kind: str, stated: Mapping[str, Any]) -> Question:
 def read_counting(
     stated: Mapping[str, Any], *, is_unknown: bool = False, is_row: bool = False
 ) -> Question:
-    """What is counted, as far as keywords tell, if they are in order and go together.
+    """Read the keywords about counting; refuse those that do not go together.
 
-    Where a unit is a row, it has one item and one group, and nobody need say so.
+    If units are rows, each has one item and one group: `max_items` and `max_groups` follow.
     """
     held = _read(COUNTING, stated_counting(stated))
     by, groups = held.get("by"), held.pop("groups", None)
@@ -1162,7 +1162,7 @@ def read_counting(
             )
         held["max_items"] = 1
     if "max_groups" not in held and by is not None and groups is not None and not is_row:
-        # Any default would cut something, or cost ε, that nobody asked for.
+        # Any default would lower counts, or cost ε, without a word from the user.
         raise ValueError(
             "by needs max_groups: the most groups that a unit counts in. With 1, each unit counts "
             "in one group, drawn at random, so counts may be too low; with 2, ε is divided by two"
@@ -1199,7 +1199,7 @@ def _read(names: Iterable[str], stated: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _require_sum(held: dict[str, Any], stated: Mapping[str, Any]) -> None:
-    """Complete and check what is added up: a column with its caps and its step."""
+    """Complete and check the options of a sum: the column, its bounds and its step."""
     if "at_most" not in held:
         raise ValueError("sum needs at_most: the most that one unit may add to an item")
     least = held.setdefault("at_least", Fraction(0))

@@ -310,7 +310,7 @@ def test_hundreds_of_parts_are_no_problem(home: str, tmp_path: Path) -> None:
 REFUSED = {
     "nobody = 1": "at character 1, there is no column 'nobody' in the table",
     "id = 1 and Text = 'x'": "at character 12, there is no column 'Text' in the table",
-    "nobdy is null": "there is no column 'nobdy' in the table; look up what its columns are called",
+    "nobdy is null": "there is no column 'nobdy' in the table; look up the names of its columns",
     "nobdy is null or id = 1": "there is no column 'nobdy' in the table; it has ",
     "id = 1 and txt = 'x'": "there is no column 'txt' in the table (did you mean text?); it has ",
     "id like '1%'": "column 'id' must be text for day(…) and like",

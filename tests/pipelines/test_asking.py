@@ -24,8 +24,8 @@ TABLE: dict[str, Any] = {"unit": "who", "item": "what"}
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"domain": ITEMS, "delta": "1e-9"}, "delta must be 0 where a domain is stated"),
-        ({"max_items": 1}, "delta must be above 0 where domain is None"),
+        ({"domain": ITEMS, "delta": "1e-9"}, "delta must be 0 if a domain is stated"),
+        ({"max_items": 1}, "delta must be above 0 if domain is None"),
         ({"delta": "1e-9"}, "max_items"),
         ({"domain": ITEMS, "delta": 1}, "delta must be at least 0 and less than 1"),
         ({"domain": ITEMS, "delta": -1}, "delta must be at least 0 and less than 1"),
@@ -190,5 +190,5 @@ def test_how_many_unknown_items_there_are_is_not_told(max_items: int) -> None:
 
 
 def test_how_many_units_there_are_is_public_where_one_is_replaced() -> None:
-    with pytest.raises(ValueError, match="how many there are stays the same, and is public"):
+    with pytest.raises(ValueError, match="number of units stays the same, and is public"):
         dpgap.count(SOLD, unit="who", epsilon=1, neighbours="replace")

@@ -141,7 +141,7 @@ def test_a_plan_prints_and_tabulates() -> None:
         ({"epsilon": 1, "error": 1}, "epsilon or error"),
         ({"epsilon": 0}, "epsilon"),
         ({"error": -1}, "error"),
-        ({"error": 1e12}, "error must be smaller: even ε = 10\\^-9 has no more"),
+        ({"error": 1e12}, "error must be smaller: ε = 10\\^-9 already has a smaller"),
         ({"error": "1e400"}, "error must be smaller"),
         ({"epsilon": 1, "k": 0}, "k must be"),
         ({"epsilon": 1, "method": "magic"}, "method"),

@@ -1,4 +1,4 @@
-"""Who pays: accounts, the entries of a book, the durable ledger.
+"""Budgets: accounts, the entries of a book, the durable ledger.
 
 May import `question` and what that may import.
 """

@@ -5,8 +5,8 @@ before it draws any noise. A crash in between leaves the reservation spent: that
 never privacy. If only the settling fails, the release is returned all the same, with a warning:
 the most that it can have cost is charged.
 
-An *archive* is an account that gets the whole `Request`. It can refuse a request that it is not
-for, it charges a request once even if it is sent twice, and it keeps what was released.
+An *archive* is an account that gets the whole `Request`. It can refuse a request about another
+table. It charges a request once even if it is sent twice, and it keeps what was released.
 
 >>> Amount(Fraction(1, 3)) + Amount(Fraction(1, 6), Fraction(1, 10**6))
 Amount(epsilon=Fraction(1, 2), delta=Fraction(1, 1000000))
@@ -39,10 +39,10 @@ from dpgap.question import chance
 # Amounts of privacy, (ε, δ), as a book holds them: exact, and with short denominators.
 #
 # Charges are whole multiples of one small unit, 1/(10^30 · lcm(1, …, 24)), so that sums keep short
-# denominators however many releases there are. What is reserved and what is settled is rounded *up*
-# and a new total *down*, so a book never says that less was spent than was; what a release itself
-# reports stays exact. Entries from before this rule hold any fraction: such entries
-# stay, and their books stay usable.
+# denominators however many releases there are. Reserved and settled amounts are rounded *up*, and a
+# new total *down*. So a book never shows less than what was spent. A release itself reports its
+# exact cost. Entries from before this rule hold any fraction: such entries stay, and their books
+# stay usable.
 
 
 UNIT = Fraction(1, 10**30 * math.lcm(*range(1, 25)))
@@ -66,7 +66,7 @@ def rounded_down(number: Fraction) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """An ε and a δ. The costs of releases add up, ε and δ each for itself."""
+    """An ε and a δ. The costs of releases add up: ε and δ separately."""
 
     epsilon: Fraction
     delta: Fraction = Fraction(0)
@@ -88,7 +88,7 @@ class Amount:
         return Amount(rounded_down(self.epsilon), rounded_down(self.delta))
 
     def exact(self) -> list[str]:
-        """The two numbers as they are stored and sealed."""
+        """The two numbers as text, as they are stored and hashed."""
         return [str(self.epsilon), str(self.delta)]
 
     def __str__(self) -> str:
@@ -118,7 +118,7 @@ def granted(epsilon: Rational, delta: Rational) -> Amount:
 
 
 def readable_text(value: Fraction) -> str:
-    """The number for programs: exact, or about right if an old book made it too long to write.
+    """The number for programs: exact, or approximate if an old book made it too long to write.
 
     >>> readable_text(Fraction(7, 10)), readable_text(Fraction(1, 3**10000) + 2)
     ('7/10', 'about 2')
@@ -143,11 +143,11 @@ class BudgetExhausted(RuntimeError):  # noqa: N818 - a state to handle, not a fa
 
 
 class QuotaExhausted(BudgetExhausted):
-    """Somebody asked as much in a day as they may, or an archive is full. Nothing was charged."""
+    """The daily quota of a person is used up, or an archive is full. Nothing was charged."""
 
 
 class RefusedRequest(ValueError):  # noqa: N818 - it says what happened
-    """The answer would not be private, or the budget is for something else. Nothing was charged."""
+    """The answer would not be private, or the budget is for other data. Nothing was charged."""
 
 
 class KeyUsed(RefusedRequest):
@@ -157,7 +157,7 @@ class KeyUsed(RefusedRequest):
 class AlreadyCharged(RuntimeError):  # noqa: N818 - it says what happened
     """The same request was charged before, and is not charged again.
 
-    `answered` says what became of it.
+    `answered` has its state, and its document if it was archived.
     """
 
     def __init__(self, message: str, answered: "Answered") -> None:
@@ -166,12 +166,12 @@ class AlreadyCharged(RuntimeError):  # noqa: N818 - it says what happened
 
 
 class UnsettledWarning(UserWarning):
-    """A release is paid for and made, but its account was out of reach when it was settled."""
+    """A release was paid and made, but its account could not be reached to settle the charge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A release to be paid for. Every word of it is public.
+    """A release that is to be paid for. All of this is public.
 
     >>> Request(Fraction(1, 2), {"epsilon": Fraction(1, 2)}).purpose
     "{'epsilon': 0.5}"
@@ -182,9 +182,9 @@ class Request:
     """The question in one plain line; or a mechanism, whose parameters are the question."""
     delta: Fraction = Fraction(0)
     facts: Mapping[str, Any] | None = None
-    """Of the table: "table", "unit", "neighbours", "columns" and "private". An array has none."""
+    """Facts of the table: "table", "unit", "neighbours", "columns", "private". Arrays have none."""
     identity: str | None = None
-    """A hash of the question: the same for the same question, however it was put."""
+    """A hash of the question: the same for the same question in any spelling."""
     extra: Mapping[str, Any] | None = None
     """Values of JSON that the ledger's entry keeps as well."""
 
@@ -222,7 +222,7 @@ class Reservation(Protocol):
     """An ε set aside for one release."""
 
     def settle(self, epsilon: Fraction) -> None:
-        """Record what the release did cost and give back the rest, once and for all."""
+        """Record what the release did cost and give back the rest. This can be done only once."""
 
 
 class Account(Protocol):
@@ -249,16 +249,16 @@ class ArchiveReservation(Protocol):
 
 @runtime_checkable
 class Archive(Account, Protocol):
-    """An account that knows what it is for, and keeps what it paid for."""
+    """An account for the data set that was stated; it keeps the releases that it paid for."""
 
     def reserve_for(self, request: Request) -> ArchiveReservation:
         """Set aside what the request can cost, or raise an error and change nothing."""
 
     def paid(self, identity: str) -> str | None:
-        """The newest document of this question, if it was ever paid for."""
+        """The newest document of this question; None if the question was never paid for."""
 
     def answered(self, key: str) -> Answered | None:
-        """What became of the request with this key; None if it was never charged."""
+        """The state of the request with this key; None if it was never charged."""
 
 
 class _Document(Protocol):
@@ -270,12 +270,12 @@ Kept = TypeVar("Kept", bound=_Document)
 
 
 def pay(account: Account | None, request: Request, draw: Callable[[], Kept]) -> Kept:
-    """Reserve what is requested, then draw, then settle what that spent.
+    """Reserve what is requested, then draw, then settle the ε that was spent.
 
-    Every release is paid here, except that of a stream's run: the run stays open between its
-    answers, and calls `reserved` and `settle` itself. The desk draws later, so it calls this twice.
+    Every release is paid here, except the run of a stream: the run stays open between its answers,
+    and calls `reserved` and `settle` itself. The desk draws later, so it calls this twice.
 
-    If the reservation has a `reference`, the account archives the release, and then it is returned.
+    If the reservation has a `reference`, the account archives the release before it is returned.
     If archiving fails, the release is returned with a warning: it was paid for.
     """
     reservation = reserved(account, request)
@@ -304,7 +304,7 @@ def settle(reservation: Any, spent: Fraction, kept: _Document | None = None) -> 
 
 
 def reserved(account: Account | None, request: Request) -> Reservation | None:
-    """Reserve what is requested. An archive gets all of it, a plain account ε, purpose and δ."""
+    """Reserve what is requested. An archive gets the `Request`; others get ε, purpose and δ."""
     if account is None:
         return None
     if isinstance(account, Archive):
@@ -324,7 +324,7 @@ def reserved(account: Account | None, request: Request) -> Reservation | None:
 
 
 class InMemoryBudget(ProcessBound):
-    """A budget in memory, for as long as a program runs: what a session spends from.
+    """A budget in memory, for as long as a program runs. A session spends from it.
 
     It cannot be overspent from several threads, and a forked process cannot spend from its copy. A
     release that ends in an error stays charged, as everywhere. A ledger outlives the program.

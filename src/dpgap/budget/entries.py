@@ -1,4 +1,4 @@
-"""One entry of a book, and the text that seals it.
+"""One entry of a book, and the text whose hash protects it.
 
 The *body* of an entry is one canonical JSON text with everything that the entry says, and its
 *hash* is the SHA-256 of exactly this text: any program can check it. The body holds the hash of
@@ -81,11 +81,11 @@ class Renewal:
     """"day", "week", "month", or "never" if a steward stopped it."""
     epsilon: Fraction
     carry: bool
-    """Whether what was left is kept; else it lapses."""
+    """Whether unspent ε is kept in the next period; else it lapses."""
     since: str
     """The first day of the newest period that has begun. Only a later one renews the budget."""
     lapsed: int | None
-    """The newest entry at which unspent ε lapsed. So does what is given back for earlier ones."""
+    """The newest entry at which unspent ε lapsed. ε given back for earlier entries lapses too."""
 
     def start(self, at: str) -> str:
         """The first day of the period of a time."""
@@ -102,7 +102,7 @@ class Renewal:
         return self.start((begun + timedelta(days)).isoformat())
 
     def exact(self) -> dict[str, Any]:
-        """What is stored and sealed."""
+        """The values that are stored and hashed."""
         return asdict(self) | {"epsilon": str(self.epsilon)}
 
     def __str__(self) -> str:
@@ -231,7 +231,7 @@ _STORED = {
 _AMOUNTS = ("charge", "granted", "used", "held", "person_spent", "allowance")
 _OF_THE_THIRD = {"range": None, "accounting": "pure", "currency": "epsilon-delta"}
 _FIXED: dict[int, dict[str, Any]] = {FIRST: {}, SECOND: {}, THIRD: _OF_THE_THIRD}
-"""What else a body of each version says. Another value there is one of a later dpgap."""
+"""Fixed fields in the body of each version. Another value was written by a later dpgap."""
 
 
 canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
@@ -310,27 +310,27 @@ def _read_renewal(content: Any) -> Renewal:
 
 
 # --------------------------------------------------------------------------------------------------
-# The book of a budget: entries that only ever follow each other.
+# The book of a budget: an append-only list of entries.
 #
 # A data set's book opens with its total (ε, δ). A release first *reserves* the most it can cost and
 # then *settles* to what it did cost. A steward raises, lowers or closes the total, gives people
 # allowances, writes off reservations that nobody will settle, states the table that the budget is
 # for, and says how it is renewed. The first charge of a period renews it. Each kind of entry has a
-# rule, in `_KINDS`, by which `following` makes the next entry from the last one or refuses.
+# rule in `_KINDS`: with it, `following` makes the next entry from the last one, or refuses.
 #
-# Every entry carries the balance after it and the hash of the entry before it. `flaws` makes every
-# entry again from the one before, so one that is edited, removed or put in shows.
+# Every entry has the balance after it and the hash of the entry before it. `flaws` makes every
+# entry again from the one before. So it detects entries that were edited, removed or inserted.
 #
-# The hash has no key. Who can write to the ledger can also rewrite the whole chain from some entry
-# on, or put back an older copy. That shows only to someone who noted the last hash, the *head*, in
-# another place: a chain that no longer contains a head noted earlier is not the one it was.
+# The hash has no key. Anybody who can write to the ledger can also rewrite the whole chain from
+# some entry on, or restore an older copy. To detect this, note the last hash (the *head*) in
+# another place: a chain that no longer contains this head was rewritten.
 
 
 class Author(NamedTuple):
     """Who writes an entry, when, for whom and why.
 
-    `who` is the user and the machine, `person` whose request it is or whom it concerns, and `actor`
-    the person who acts.
+    `who` is the user and the machine. `person` made the request, or is the person whom the entry
+    concerns. `actor` is the person who acts.
     """
 
     who: str
@@ -348,7 +348,7 @@ class Balance(NamedTuple):
 
     @property
     def left(self) -> Amount:
-        """What this person can still spend: no more than the budget and their allowance have."""
+        """What this person can still spend: the budget or their allowance, whichever has less."""
         left = NOTHING if self.last.closed else self.last.left
         if self.mine is None or self.mine.allowance is None:
             return left
@@ -467,7 +467,7 @@ def _set_total(balance: Balance, asked: Entry) -> dict[str, Any]:
 
 
 def _close(balance: Balance, _: Entry) -> dict[str, Any]:
-    """Let nothing more be reserved. What is under way can still be settled."""
+    """Close the budget: nothing more can be reserved. Open reservations can still be settled."""
     if balance.last.closed:
         raise ValueError(f"the budget of data set {balance.last.dataset!r} is closed already")
     return {"closed": True}
@@ -520,9 +520,9 @@ def _new_period(balance: Balance, asked: Entry) -> dict[str, Any]:
 
 
 def _migrate(balance: Balance, asked: Entry) -> dict[str, Any]:
-    """Go on with entries of a later version.
+    """Change to a later version of entries.
 
-    `archived` is how many characters the documents have that were archived before.
+    `archived` is the number of characters in all documents that were archived before.
     """
     if not balance.last.version < asked.version:
         raise ValueError("only a book of an older version is migrated")
@@ -555,7 +555,7 @@ _FIRST_KINDS = (RESERVE, SETTLE, WRITE_OFF, MIGRATE)
 
 
 def flaws(book: Iterable[Entry]) -> list[str]:
-    """Everything that is wrong with one data set's book; nothing if it is intact."""
+    """A list of everything that is wrong with one data set's book; empty if it is intact."""
     return checked(book)[0]
 
 
@@ -590,7 +590,7 @@ def checked(
 
 @dataclass(slots=True)
 class _Replay:
-    """What the entries so far say. It is enough to make the next entry again."""
+    """The state after the entries so far. It is enough to make the next entry again."""
 
     first: int = 0
     opened: str = ""
@@ -611,7 +611,7 @@ class _Replay:
         return []
 
     def depends_on_earlier(self, entry: Entry) -> bool:
-        """Whether the entry follows from some that came before the first one."""
+        """Whether the entry follows from entries before the first one in this part."""
         ends = self.first if entry.reservation is None else entry.reservation
         return bool(self.first) and (self.last is None or ends < self.first)
 
@@ -621,7 +621,7 @@ class _Replay:
             made = self._made_again(entry)
         except (BudgetExhausted, ValueError, KeyError, TypeError):
             return False
-        if self.last is not None:  # a break in the chain was told already
+        if self.last is not None:  # a break in the chain was reported already
             made = replace(made, number=entry.number, previous=entry.previous)
         return entry.key not in self.keys and entry == replace(made, hash=entry.hash)
 

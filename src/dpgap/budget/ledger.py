@@ -1,13 +1,13 @@
 """Durable budgets: a total ε for every data set, that no crash and no crowd can overspend.
 
 A release reserves the most it can cost in one transaction *before* any noise is drawn, and settles
-to what it did cost afterwards. The transaction that settles also archives what was released.
-Whatever goes wrong in between leaves the reservation spent. If the charge cannot be written,
-nothing is released. If the settlement cannot, what was paid for is returned with a warning.
+to what it did cost afterwards. The transaction that settles also archives what was released. After
+a failure in between, the reservation counts as spent. If the charge cannot be written, nothing is
+released. If the settlement cannot be written, the paid release is returned with a warning.
 
 The default is a SQLite file (made readable to its owner only); PostgreSQL serves several machines.
-What entries say and what their hashes show: `dpgap.budget.entries`. What a steward does with a
-budget: `dpgap.budget.steward`.
+`dpgap.budget.entries` describes entries and their hashes; `dpgap.budget.steward`, what a steward
+does with a budget.
 
 >>> import tempfile, os
 >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db")
@@ -43,8 +43,8 @@ class Ledger:
     Parameters
     ----------
     url
-        `sqlite:///budget.db` or `postgresql://user@host/name`. A relative path is meant from the
-        folder in which the `Ledger` was made.
+        `sqlite:///budget.db` or `postgresql://user@host/name`. A relative path starts from the
+        working folder at the time when the `Ledger` is made.
 
     >>> import tempfile, dpgap
     >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db")
@@ -57,7 +57,7 @@ class Ledger:
     def __init__(self, url: str) -> None:
         self._store = Store(url)
         self._user = self._store.user or requests.system_user()
-        """Who asks, unless a person is named: the user of the database, or else of the system."""
+        """The person who asks if none is named: the database's user, or else the system's."""
 
     def create(
         self,
@@ -74,8 +74,8 @@ class Ledger:
     ) -> "LedgerAccount":
         """Open a budget for a data set that has none yet.
 
-        `epsilon` and `delta` are the total for all releases. `dataset` is its name. One that looks
-        like that of another data set is refused.
+        `epsilon` and `delta` are the total for all releases. `dataset` is the name of the data set.
+        A name that looks like that of another data set is refused.
 
         `table` (an address, a file or a name), `unit`, `neighbours` and `columns` (names and
         families of types) state what the budget is for: a release that contradicts them is
@@ -142,17 +142,17 @@ class Ledger:
     def outline(
         self, dataset: str, *, since: str | None = None, until: str | None = None
     ) -> Outline | None:
-        """A few hundred entries that stand for a whole book; None if it has none."""
+        """A summary of a whole book, with a few hundred of its entries; None if it has none."""
         name = requests.require_name(dataset)
         with self._store.reading() as rows:
             first, end = _range(rows, name, since, until)
             return rows.outline(name, first, end) if end and rows.find(name) else None
 
     def verify(self, dataset: str | None = None, *, head: str | None = None) -> list[str]:
-        """Everything that is wrong with one book, or with all of them; nothing if intact.
+        """A list of all flaws of one book, or of all books; empty if they are intact.
 
-        `dataset` names the one book. `head` is a hash that `LedgerAccount.head` gave earlier, kept
-        in another place.
+        `dataset` names the one book. `head` is a hash that `LedgerAccount.head` returned earlier
+        and that you noted in another place.
         """
         with self._store.reading() as rows:
             name = None if dataset is None else requests.require_name(dataset)
@@ -182,9 +182,9 @@ class Ledger:
     ) -> str:
         """One book, or all of them, as JSON that `verify_export` reads without the ledger.
 
-        Each entry is there with its version, its body as it was sealed, and the hash of exactly
-        this text. `since` and `until` are days, as in `entries`. With `documents`, the released
-        documents are there too, except those of dpgap before 0.2.1 that tell too much.
+        Each entry has its version, its body as it was hashed, and the hash of exactly this text.
+        `since` and `until` are days, as in `entries`. With `documents`, the released documents are
+        included, except those of dpgap before 0.2.1 that reveal too much (a float coin).
         """
         names = self.datasets() if dataset is None else [self.account(dataset).dataset]
         books = {name: self.entries(name, since=since, until=until) for name in names}
@@ -287,7 +287,7 @@ _NO_HEAD = (
 
 
 def verify_export(text: str, *, head: str | None = None) -> tuple[list[str], list[str]]:
-    """Everything that is wrong with an export, and what cannot be checked by the export alone."""
+    """Two lists: all flaws of an export, and what cannot be checked by the export alone."""
     try:
         said = json.loads(text)
         if said["dpgap"] != "ledger" or not isinstance(said.get("format", 1), int):
@@ -421,7 +421,7 @@ class LedgerAccount:
             return requests.document_of(rows, self.dataset, first, identity=identity)
 
     def answered(self, key: str) -> Answered | None:
-        """What became of the request with this key; None if it was never charged."""
+        """The state of the request with this key; None if it was never charged."""
         with self.ledger._store.reading() as rows:
             found = [each for each in rows.find(self.dataset, key=key) if each.key == key]
             return requests.answered_by(rows, found[0]) if found else None
@@ -429,7 +429,7 @@ class LedgerAccount:
     def requests(self, last: int, before: int | None = None) -> list[ChargedRequest]:
         """The last few requests that were charged, oldest first.
 
-        With `before`, only those of a smaller number count.
+        With `before`, only requests with a smaller number count.
         """
         with self.ledger._store.reading() as rows:
             end = MOST if before is None else before
@@ -481,7 +481,7 @@ class LedgerAccount:
 
     @property
     def left(self) -> Amount:
-        """The ε and δ that this person can still reserve: no more than their allowance."""
+        """The ε and δ that this person can still reserve, within their allowance."""
         return self.ledger._now(self.dataset, self.person).left
 
     @property
@@ -491,7 +491,7 @@ class LedgerAccount:
 
     @property
     def head(self) -> str:
-        """The hash of the last entry. Noted in another place, it shows a rewritten ledger."""
+        """The hash of the last entry. Note it in another place, to detect a rewritten ledger."""
         return self.balance.hash
 
 
@@ -508,7 +508,7 @@ class LedgerReservation:
         return {**requests.reference_of(self.entry), "time": self.entry.at[:19] + "Z"}
 
     def settle(self, epsilon: Fraction, document: str | None = None) -> None:
-        """Record what the release did cost, and archive it, in one transaction, once and for all.
+        """Record what the release did cost, and archive it, in one transaction; only once.
 
         What it did not cost is given back. A δ is spent as it was reserved.
         """

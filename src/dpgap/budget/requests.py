@@ -27,14 +27,13 @@ from dpgap.question import Neighbours
 # --------------------------------------------------------------------------------------------------
 # Names of data sets in a ledger: each means one budget, to people as well as to the computer.
 #
-# Whoever reads "sales" and "Sales " takes them for one data set, and would grant its ε twice. So a
-# name that looks like one in use opens no second budget. Budgets that have such names already go
-# on.
+# A person takes "sales" and "Sales " for one data set, and would grant its ε twice. So no budget is
+# opened under a name that looks like one in use. Older budgets with such names stay usable.
 
 
 _LONGEST = 200
 
-# The letters that Unicode calls default-ignorable: nothing is drawn for them.
+# The letters that Unicode calls default-ignorable: they are invisible.
 _UNSEEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
@@ -50,7 +49,7 @@ def require_words(name: str, words: object) -> str:
 
 
 def require_name(dataset: object) -> str:
-    """The name of a data set in its one spelling, or an error if it is none."""
+    """The name of a data set in its normal form, or an error if it is not a name."""
     return unicodedata.normalize("NFC", require_words("dataset", dataset))
 
 
@@ -73,13 +72,13 @@ def refuse_look_alike(dataset: str, others: Iterable[str]) -> None:
 def _seen(name: str) -> str:
     """The name without its capitals, widths, spaces and invisible letters."""
     text = name
-    for _ in range(2):  # taking capitals away can make letters that have another plain form
+    for _ in range(2):  # casefold can make letters that NFKC changes again
         text = unicodedata.normalize("NFKC", _UNSEEN.sub("", text)).casefold()
     return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
 def system_user() -> str:
-    """Who runs this program, as the system calls them."""
+    """The system's name for the user who runs this program."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -89,9 +88,9 @@ def system_user() -> str:
 # --------------------------------------------------------------------------------------------------
 # What a budget is for: a table, its unit, its neighbours and its columns, all of them public.
 #
-# Whoever opens a budget may state them. A request that contradicts them is refused before anything
-# is charged, and so is one that is not private. What a request does not say contradicts nothing: a
-# frame in memory has no address, and a bare array states nothing at all.
+# The call that opens a budget may state them. A request that contradicts them is refused before
+# anything is charged; so is a request that is not private. A fact that a request does not state
+# contradicts nothing: a frame in memory has no address, and a bare array states no facts.
 
 
 Facts = Mapping[str, Any]
@@ -110,7 +109,7 @@ def stated_facts(
     neighbours: str | None,
     columns: Iterable[tuple[str, str]] | None,
 ) -> dict[str, Any] | None:
-    """What is stated of a table, as an entry holds it; None if nothing is.
+    """The stated facts of a table, as an entry holds them; None if there are none.
 
     >>> stated_facts("sales", "customer", None, [("customer", "integer")])["columns"]
     [['customer', 'integer']]
@@ -128,7 +127,7 @@ def stated_facts(
 
 
 def _place(table: str) -> str:
-    """The table as it is compared: an address, the real path of a file that is there, or a name."""
+    """The table, for comparison: an address, the real path of an existing file, or a name."""
     if "://" in table:
         if "@" in urlsplit(table).netloc or "password" in urlsplit(table).query.lower():
             raise ValueError(
@@ -140,9 +139,9 @@ def _place(table: str) -> str:
 
 
 def table_address(url: SplitResult, options: dict[str, str], names: dict[str, str]) -> str:
-    """Where a table in a database is, without a user, a password and what else is for connecting.
+    """The address of a table in a database, without user, password and options of the connection.
 
-    `names` are of the table and its schema, and `options` what the URL says beside them.
+    `names` are those of the table and its schema; `options` are the other options of the URL.
 
     >>> from urllib.parse import urlsplit
     >>> url = urlsplit("postgres://ann:secret@DB.example.org:5432/shop?sslmode=require")
@@ -162,9 +161,9 @@ def table_address(url: SplitResult, options: dict[str, str], names: dict[str, st
 
 
 def is_one_table(one: Facts | None, other: Facts | None) -> bool:
-    """Whether two budgets are for the same units of the same table, as far as both say.
+    """Whether two budgets are for the same units of the same table, as far as both state it.
 
-    Whoever states no unit may mean any. A frame has no address, so it is no table to compare.
+    A budget without a unit may be for any unit. A frame has no address, so it is never the same.
 
     >>> sales = {"table": "postgres://DB/shop?table=sales", "unit": "customer"}
     >>> is_one_table(sales, {"table": "postgresql://db:5432/shop?table=sales", "unit": None})
@@ -177,7 +176,7 @@ def is_one_table(one: Facts | None, other: Facts | None) -> bool:
 
 
 def _spelling(table: str) -> str:
-    """The table, with every way to spell its address made one."""
+    """The address of the table in its normal form."""
     if "://" not in table:
         return _place(table)
     try:
@@ -190,7 +189,7 @@ def _spelling(table: str) -> str:
 
 
 def refuse_contradiction(dataset: str, stated: Facts | None, asked: Facts | None) -> None:
-    """Raise an error if what is asked is not private, or not what the budget is for."""
+    """Raise an error if the request is not private, or contradicts the facts of the budget."""
     if asked is not None and asked.get("private") is False:
         raise RefusedRequest(
             "this release would not be private, as its items are read from the table itself, so "
@@ -218,7 +217,7 @@ def refuse_contradiction(dataset: str, stated: Facts | None, asked: Facts | None
 
 
 def _is_same_table(stated: str, asked: str) -> bool:
-    """Whether both are the same; what is stated may be a name alone."""
+    """Whether both are the same table; the stated one may be only a name."""
     name = os.path.basename(asked)
     if "://" in asked:
         name = dict(parse_qsl(urlsplit(asked).query)).get("table", "")
@@ -236,7 +235,7 @@ _RELEASE = "dpgap release"
 _AT_ONCE = 50
 """How many documents are read in one transaction."""
 _LATELY = timedelta(minutes=1)
-"""How long a question that nobody settled is taken to be under way."""
+"""How long a reservation that is not settled counts as under way."""
 
 
 def require_day(name: str, day: object) -> str:
@@ -256,7 +255,7 @@ def asked_by(request: Request) -> dict[str, Any]:
 
 
 def facts_of(rows: Rows, last: Entry) -> dict[str, Any] | None:
-    """What the budget is for, as the entry states that the last one names."""
+    """The facts of the budget, from the entry that states them; the last entry names this one."""
     if last.bound is None:
         return None
     stating = rows.entry(last.dataset, number=last.bound)
@@ -264,7 +263,7 @@ def facts_of(rows: Rows, last: Entry) -> dict[str, Any] | None:
 
 
 def facts_of_others(rows: Rows, dataset: str) -> Others:
-    """What the budget of every other data set is for, read when it is needed."""
+    """The facts of the budgets of all other data sets, read when they are needed."""
     others = (name for name in rows.datasets() if name != dataset)
     return ((name, facts_of(rows, rows.find(name)[-1])) for name in others)
 
@@ -279,8 +278,8 @@ def beside(facts: Facts | None, others: Others) -> list[str]:
 def stating(facts: Facts | None, others: Others, meant: str | None) -> dict[str, Any]:
     """The part of an entry that states the table of a budget.
 
-    A second budget for the same units is refused unless it is `meant` to stand beside the other:
-    what both pay for adds up for the same people.
+    A second budget for the same units is refused, unless `meant` names the first one's data set:
+    the costs of both add up for the same people.
     """
     same = beside(facts, others)
     if meant is None and same:
@@ -334,10 +333,10 @@ def documents_of(store: Store, dataset: str, first: int = 0) -> Iterator[Documen
 def edited_documents(
     documents: Iterable[Document], book: list[Entry], left_out: Iterable[int] = ()
 ) -> list[str]:
-    """Documents that were edited, put to another entry, or removed.
+    """The flaws of documents: edited, moved to another entry, or removed.
 
     Documents that are newer than the book are left out. If the reservation came before the book's
-    first entry, the document is compared with its hash alone.
+    first entry, only the document's hash is compared.
     """
     by_number = {entry.number: entry for entry in book}
     archived = {entry.number for entry in book if "document" in entry.extra} - {*left_out}
@@ -357,7 +356,7 @@ def edited_documents(
 
 
 def _matches(kept: Document, settlement: Entry, reservation: Entry | None) -> bool:
-    """Whether a document is the one that its entries speak of, and says so itself."""
+    """Whether a document and its entries agree: hash, question, reservation and cost."""
     if reservation is None or not isinstance(kept.document, str):  # SQLite keeps any type
         return False
     hashed, identity = settlement.extra.get("document"), reservation.extra.get("identity")
@@ -408,7 +407,7 @@ class ChargedRequest(NamedTuple):
 
     @property
     def is_shown(self) -> bool:
-        """Whether there is a release to see: streams, for one, settle without any."""
+        """Whether there is a release to show: streams, for example, settle without any."""
         return self.ending is not None and "document" in self.ending.extra
 
 
@@ -460,7 +459,7 @@ class Quota(NamedTuple):
 
 
 def refuse_beyond(rows: Rows, last: Entry, person: str, quota: Quota) -> None:
-    """Refuse a request beyond a quota. What decides is public: entries, and what was archived."""
+    """Refuse a request beyond a quota. Only public facts decide: entries and archived documents."""
     today = datetime.now(UTC).date()
     tomorrow = today + timedelta(days=1)
     asked, archived = rows.usage(last.dataset, person, today.isoformat(), tomorrow.isoformat())

@@ -40,25 +40,25 @@ class Steward:
     """Who acts; None: the user."""
 
     def of(self, person: str) -> "Steward":
-        """The same, in the name of a person."""
+        """The same steward, acting in the name of a person."""
         return replace(self, person=person)
 
     def raise_to(self, epsilon: Rational, *, delta: Rational | None = None, reason: str) -> Entry:
-        """Grant more: a larger total ε, and δ if it is given."""
+        """Raise the total ε, and the total δ if it is given."""
         return self._set_total(entries.RAISE, epsilon, delta, reason)
 
     def lower_to(self, epsilon: Rational, *, delta: Rational | None = None, reason: str) -> Entry:
-        """Grant less: a smaller total, though never less than is spent and reserved."""
+        """Lower the total, but never below what is spent and reserved."""
         return self._set_total(entries.LOWER, epsilon, delta, reason)
 
     def renew(
         self, *, every: str, epsilon: Rational = 0, carry: bool = False, reason: str = ""
     ) -> Entry:
-        """Grant `epsilon` anew `every` "day", "week" or "month"; "never" stops it.
+        """Renew the budget: grant `epsilon` `every` "day", "week" or "month"; "never" stops it.
 
         The first charge of a period adds it, once, by the database's clock, in UTC; weeks begin on
-        Monday. What was left lapses, unless it is to `carry`. This begins with the next period:
-        until then the budget has what it has now. δ and allowances are not renewed.
+        Monday. Unspent ε lapses, unless `carry` is True. Renewal begins with the next period: until
+        then the budget stays as it is. δ and allowances are not renewed.
         """
         added = Amount(rational("epsilon", epsilon)).down().epsilon
         said = Renewal(every, added, carry, "", None)
@@ -67,19 +67,19 @@ class Steward:
             return rows.append(following(balance, entries.RENEW, author, period=said))
 
     def close(self, *, reason: str) -> Entry:
-        """Let nothing more be reserved, for good. What is under way can still be settled."""
+        """Close the budget for ever: nothing more can be reserved. Open reservations can settle."""
         with self._acting(reason) as (rows, balance, author):
             return rows.append(following(balance, entries.CLOSE, author))
 
     def allow(
         self, person: str, epsilon: Rational, *, delta: Rational | None = None, reason: str = ""
     ) -> Entry:
-        """Say how much of the total a person may spend, what was spent already included.
+        """Set an allowance: how much of the total a person may spend, including what is spent.
 
-        Without a `delta`, what they may spend of δ stays as it is. For a person who had no
-        allowance it is the same share of the budget's δ as `epsilon` is of its ε, so that nobody
-        uses up all of δ with a little ε. Whoever has no allowance may spend what the budget has
-        left. A new person whose name looks like that of another is refused.
+        Without a `delta`, an earlier δ of the allowance stays. A first allowance then gets the same
+        share of the budget's δ as `epsilon` is of its ε, so nobody uses up all of δ with a little
+        ε. A person without an allowance may spend what the budget has left. A new person whose name
+        looks like that of another is refused.
         """
         requests.require_words("person", person)
         whole = rational("epsilon", epsilon)
@@ -114,7 +114,7 @@ class Steward:
             return rows.append(following(balance, entries.BIND, author, extra=extra))
 
     def write_off(self, number: int, *, reason: str) -> Entry:
-        """Count a reservation that nobody will settle as spent, all of it. Nothing is credited."""
+        """Count the whole amount of a reservation that nobody will settle as spent."""
         with self.ledger._store.reading() as rows:
             reservation = rows.entry(self.dataset, number=number)
         if reservation is None or reservation.kind != entries.RESERVE:
@@ -130,7 +130,7 @@ class Steward:
             return rows.append(following(balance, entries.WRITE_OFF, author, reservation))
 
     def balance_of(self, person: str) -> Balance:
-        """Where the budget stands now, and the last entry of a person, with `person_spent`.
+        """The balance of the budget now, and the last entry of a person, with `person_spent`.
 
         If a new period has begun, its entry is the last one, though the first charge writes it.
         """
@@ -161,10 +161,10 @@ class Steward:
     def _acting(
         self, reason: str | None, person: str = "", *, alone: bool = False, renewed: bool = False
     ) -> Iterator[tuple[Rows, Balance, Author]]:
-        """The transaction that writes the entry of an act. It needs a reason, unless that is None.
+        """A transaction that writes the entry of an action. The reason may be None, but not empty.
 
-        An act that changes the total needs the total of the present period, so the budget is
-        `renewed` first. Otherwise the first charge of the period would undo the act.
+        With `renewed`, a new period begins first: an action that changes the total needs the total
+        of this period. Otherwise the first charge of the period would undo the action.
         """
         if reason is not None and not reason.strip():
             raise ValueError("reason must say why: it is kept in the ledger")
@@ -188,7 +188,7 @@ def _refuse_look_alike(rows: Rows, dataset: str, person: str) -> None:
 
 
 def _same_share(balance: Balance, epsilon: Fraction) -> Fraction:
-    """The δ of an allowance that states none."""
+    """The δ of an allowance that states none: the earlier δ, or the same share as of ε."""
     last, mine = balance.last, balance.mine
     if mine is not None and mine.allowance is not None:
         return mine.allowance.delta

@@ -1,11 +1,11 @@
 """Where a ledger is kept: its tables in a database, and the transactions that touch them.
 
-There are three layouts. In the first, an entry is a row with a column for everything it says. Since
-the second, it is a row with its body, and columns beside it only for what the database looks up or
-keeps unique; documents have a table of their own, and `dpgap_layout` says which layout it is. Only
-the third, which looks up more, is written. A ledger of an older one is read, verified and migrated;
-everything else asks for the migration. One of a later layout is refused: whatever comes later keeps
-`dpgap_layout`, and so is recognised.
+There are three layouts (schemas). In the first, an entry is a row with a column for each of its
+values. Since the second, an entry is a row with its body; other columns exist only for values that
+the database looks up or keeps unique. Documents have their own table, and the table `dpgap_layout`
+has the number of the layout. The third looks up more values. Only the third is written. A ledger of
+an older layout is read, verified and migrated; every other use asks for the migration. A later
+layout is refused: every later layout will keep `dpgap_layout`, so it is recognised.
 
 In all layouts the entries are in `dpgap_entries`. So a dpgap that knows only older layouts fails on
 a ledger that was migrated, and cannot open a second budget beside it.
@@ -51,11 +51,11 @@ from dpgap.budget.entries import (
 )
 
 # --------------------------------------------------------------------------------------------------
-# Where a ledger is: the ways to write it down, and the one that its engine is given.
+# The address of a ledger: how users write it, and the URL for the database engine.
 #
 # A SQLite file is `sqlite:///budget.db` or `budget.db`. Both become one absolute path, which does
-# not move with the working folder, and a URL that never makes the file: an address that is only
-# read leaves nothing behind, and whoever makes the file decides who may read it.
+# not change with the working folder. The URL never creates the file: reading an address leaves no
+# file, and `creating` makes the file with the permissions of its owner.
 
 
 _ACCEPTED = "sqlite:///budget.db or postgresql://user@host/database"
@@ -64,7 +64,7 @@ BUSY_SECONDS = 60
 
 
 class Address(NamedTuple):
-    """Where a ledger is."""
+    """The address of a ledger."""
 
     url: sql.URL
     """What the engine opens. It may hold a password."""
@@ -75,7 +75,7 @@ class Address(NamedTuple):
 
 
 def read_url(url: object) -> Address:
-    """The address that a user wrote down, in any of the ways that are accepted."""
+    """Read the address that a user wrote, in any accepted form."""
     if isinstance(url, Path):
         url = sql.URL.create("sqlite", database=str(url.absolute()))
     elif isinstance(url, str) and url and ":" not in url:
@@ -112,13 +112,13 @@ def read_url(url: object) -> Address:
 
 def open_database(url: sql.URL) -> sql.Engine:
     """The database at a URL; nothing is connected yet."""
-    # No pool: a connection never crosses a fork, and a dropped one is never met again.
+    # No pool: no connection is used after a fork, or after the server closed it.
     if url.get_backend_name() == "sqlite":
         engine = sql.create_engine(url, poolclass=NullPool)
         sql.event.listen(engine, "connect", _leave_transactions_to_us)
         sql.event.listen(engine, "begin", _begin)
         return engine
-    # What the user says comes later, and so counts.
+    # The user's options come last, so they override ours.
     said = url.normalized_query.get("options", (os.environ.get("PGOPTIONS", ""),))
     waiting = {
         "options": " ".join([f"-c lock_timeout={BUSY_SECONDS * 1000}", *said]).rstrip(),
@@ -173,14 +173,14 @@ def trouble(error: SQLAlchemyError) -> str:
 
 
 _ALL = 0x6470676170
-"""A lock in PostgreSQL. Who creates or migrates budgets takes it alone; other writers share it."""
+"""A lock in PostgreSQL: exclusive to create or migrate budgets, shared for other writers."""
 _ONE = 0x64706761
-"""With a hash of the data set's name, the lock that lets one process at a time write to it."""
+"""A lock for each data set, with a hash of its name: one process at a time writes to it."""
 
 MOST = (1 << 31) - 1
 """The largest number that a database holds."""
 _SPREAD = 200
-"""How many entries an outline has of a book, about."""
+"""About how many entries of a book an outline has."""
 
 _TABLES = sql.MetaData()
 
@@ -268,7 +268,7 @@ class Outline(NamedTuple):
     earlier: "Outline | None" = None
     """The book as it was before a range of dates, if the outline is of one."""
     in_period: Fraction = Fraction(0)
-    """The ε that the newest period of a renewed budget can cost, what is spent in it included."""
+    """The ε that the newest period of a renewed budget can cost, including what was spent in it."""
 
 
 class Rows:
@@ -303,9 +303,9 @@ class Rows:
         first: int = 0,
         **wanted: Any,
     ) -> list[Entry]:
-        """The entries of one data set, oldest first: all, or from a number on, before another.
+        """The entries of one data set, oldest first: all, or those from `first` on before `before`.
 
-        `kind` or `reservation` say which ones: those of some kinds, or that end some reservations.
+        `kind` selects entries of some kinds; `reservation`, those that end some reservations.
         """
         entry = self._table.c
         found = self._of(dataset, entry.number >= first, entry.number < min(before, MOST))
@@ -318,8 +318,8 @@ class Rows:
     def find(self, dataset: str, **wanted: Any) -> list[Entry]:
         """The last entry; also the last of a `person`, that with a `key` and that with a `number`.
 
-        With an `identity`, a hash, also the last reservation that asked this question. They come in
-        the order of their numbers, in one question to the database.
+        With an `identity` (a hash), also the last reservation for this question. They come in the
+        order of their numbers, from one query.
         """
         known = self._table.c  # older layouts lack some
         given = {it: wanted[it] for it in wanted if it in known and wanted[it] not in (None, "")}
@@ -361,7 +361,7 @@ class Rows:
         return self._read(found.order_by(entry.number))
 
     def outline(self, dataset: str, first: int = 0, end: int = MOST) -> Outline:
-        """What a page shows of a book, however long it is: all, or from a number up to another."""
+        """The part of a book that a page shows, however long the book: from `first` up to `end`."""
         entry, last = self._table.c, self.book(dataset, 1, end)[-1]
         settled = self._of(dataset, entry.kind == SETTLE, entry.number < end)
         waiting = self.waiting(dataset, end)
@@ -467,7 +467,7 @@ class Rows:
         return self.connection.scalar(self._kept(dataset).with_only_columns(added)) or 0
 
     def usage(self, dataset: str, person: str, since: str, until: str) -> tuple[int, int]:
-        """How many requests of a person there were from a time to another; characters archived."""
+        """A person's requests and archived characters from one time to another, as two counts."""
         entry = self._table.c
         found = self._of(dataset, entry.person == person, entry.at >= since, entry.at < until)
         requests = sql.func.count(sql.case((entry.kind == RESERVE, 1)))
@@ -501,7 +501,7 @@ class Store:
         address = read_url(url)
         self.where, self._file = address.where, address.file
         self.user = address.url.username
-        """Who the database knows us as, if the address says so."""
+        """The database user in the address, if there is one."""
         self.engine = open_database(address.url)
         self._is_current = False
 
@@ -542,7 +542,7 @@ class Store:
             yield rows
 
     def migrate(self, author: Author) -> list[Entry]:
-        """Give every book the third layout, in one transaction; the entries that say so."""
+        """Give every book the third layout, in one transaction; return the entries about it."""
         with self._locking(None) as rows:
             if self.layout(rows.connection) is None:
                 raise LedgerError(f"there is no ledger at {self.where}, so nothing to migrate")
@@ -550,7 +550,7 @@ class Store:
 
     @contextmanager
     def _locking(self, dataset: str | None) -> Iterator[Rows]:
-        """A transaction of the only writer to a data set, or to the ledger, of whatever layout."""
+        """A transaction that is the only writer to a data set, or to the ledger; any layout."""
         writer = self.engine.execution_options(dpgap_begin="BEGIN IMMEDIATE")
         with self._reached(), writer.begin() as connection:
             if connection.dialect.name == "postgresql":  # SQLite has locked it all already
@@ -582,7 +582,7 @@ class Store:
 
     @contextmanager
     def _reached(self) -> Iterator[None]:
-        """Say in our own words if the ledger is not there, or what is wrong with it."""
+        """Turn errors of the database into a `LedgerError` in our own words."""
         if self._file is not None and not self._file.exists():
             raise LedgerError(
                 f"there is no ledger at {self.where}: make one with `dpgap ledger create`"
@@ -628,7 +628,7 @@ def _migrate(rows: Rows, author: Author) -> list[Entry]:
     return said
 
 
-@lru_cache(maxsize=64)  # to put a statement together takes longer than to execute it
+@lru_cache(maxsize=64)  # building a statement takes longer than executing it
 def _finding(layout: int, names: tuple[str, ...]) -> sql.Select[Any]:
     """The statement of `Rows.find` that looks up these names."""
     table = _OLDER.get(layout, _ENTRIES)
@@ -643,13 +643,13 @@ def _finding(layout: int, names: tuple[str, ...]) -> sql.Select[Any]:
 
 
 def _row(entry: Entry, body: str) -> dict[str, Any]:
-    """The columns of an entry: its body, its hash, and some that say what the body says."""
+    """The columns of an entry: its body, its hash, and copies of some values of the body."""
     names = [column.name for column in _ENTRIES.c]
     return {it: getattr(entry, it, entry.extra.get(it)) for it in names} | {"body": body}
 
 
 def _entry(row: sql.Row[Any], layout: int) -> Entry:
-    """The entry of a row. One of the first layout is its body, column by column."""
+    """The entry of a row. In the first layout, the columns together are the body."""
     try:
         if layout == FIRST:
             return read_entry(FIRST, json.dumps(list(row)[:-1]), row.hash)

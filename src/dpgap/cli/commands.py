@@ -1,4 +1,4 @@
-"""What all commands share: how they print, how they fail, and their options."""
+"""Shared code of all commands: printing, errors, and options."""
 
 import io
 import os
@@ -21,13 +21,13 @@ from dpgap.question import KEYWORDS, option_help
 # --------------------------------------------------------------------------------------------------
 # Printing: characters that a console cannot encode are escaped, and closed pipes are tolerated.
 #
-# A console may know neither ε nor ∞, as cp1252 does; what it lacks is spelled out. Python fails
-# once more at its end if a pipe was closed or a disk was full, so such a stream leads nowhere
-# afterwards.
+# A console may not be able to encode ε or ∞ (cp1252, for example); then they are escaped. If a pipe
+# was closed or a disk was full, Python fails once more when it ends. So such a stream is redirected
+# to the null device.
 
 
 def say(text: str) -> None:
-    """Print a whole text, or fail now rather than when Python ends."""
+    """Print a whole text, or raise the error now, not when Python ends."""
     if sys.stdout is None:
         raise OSError("it is closed")
     sys.stdout.write(text + "\n")
@@ -35,7 +35,7 @@ def say(text: str) -> None:
 
 
 def let_go_if_broken(stream: TextIO | None) -> None:
-    """Lead a stream nowhere if it cannot take what is still waiting for it."""
+    """Redirect a stream to the null device if its buffer cannot be written."""
     if stream is None:
         return
     try:
@@ -51,7 +51,7 @@ def let_go_if_broken(stream: TextIO | None) -> None:
 def progress(
     doing: str, total: int | None = None, *, is_quiet: bool = False
 ) -> Iterator[Callable[..., None]]:
-    """Show a bar on the error stream, if somebody is looking. What it yields moves the bar."""
+    """Show a progress bar on stderr, if it is a terminal; yield a function that moves the bar."""
     from rich.console import Console  # they load slowly
     from rich.progress import Progress
 
@@ -64,22 +64,22 @@ def progress(
 # --------------------------------------------------------------------------------------------------
 # One way to fail: one line that begins with `dpgap:`, and an exit code.
 #
-# The code is 1 for what was refused or went wrong, 2 for a command that was called wrongly, and 130
-# for one that was interrupted. There is never a traceback.
+# The code is 1 if something was refused or failed, 2 if a command was called wrongly, and 130 if a
+# command was interrupted. There is never a traceback.
 
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""A command that was called wrongly. Where the class is found depends on Typer's version."""
+"""The error for a command that was called wrongly. Its module depends on Typer's version."""
 
 _SUBJECTS = re.compile(r"where(?=: )|(\w+(, | and | or ))*\w+ (must|needs?)\b( \w+)?")
-"""What a message is about, and what that needs."""
+"""The beginning of a message: its subject, and what the subject must be or needs."""
 _ARGUMENT = re.compile(r"(?<![\w'\"./-])[a-z_]+(?![\w'\"./-])")
 _SET = re.compile(r"(?<![\w'\"./-])([a-z_]+)=(['\"])(.*?)\2")
 _INDENTED = "\n  "
 
 
 class Commands(TyperGroup):
-    """Commands that fail in one way, and whose output, help included, can hold any letter."""
+    """Commands with one function for errors; their output, including help, can hold any letter."""
 
     def main(self, *args: Any, **options: Any) -> Any:
         r"""Run the command that was asked for, and end the program.
@@ -99,14 +99,14 @@ class Commands(TyperGroup):
         sys.exit(status or 0)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it; turn every error but wrong usage into one line."""
+        """Run the command; turn every error, except wrong usage, into one line."""
         try:
             return super().invoke(ctx)
         except (UsageError, typer.Exit, typer.Abort):
             raise
         except (Exception, KeyboardInterrupt) as error:
             let_go_if_broken(sys.stdout)
-            if not isinstance(error, BrokenPipeError):  # whoever read us has gone: nobody to tell
+            if not isinstance(error, BrokenPipeError):  # the reader of the pipe is gone
                 command = self.get_command(ctx, ctx.invoked_subcommand or "")
                 say_error(_with_options(message_of(error), command))
             raise typer.Exit(130 if isinstance(error, KeyboardInterrupt) else 1) from None
@@ -115,8 +115,8 @@ class Commands(TyperGroup):
 def _with_options(message: str, command: Any) -> str:
     """The message with a command's options in place of arguments: at_most becomes --at-most.
 
-    A name that is also a plain word is replaced only where the message says what it must be or
-    need. What a message sets as in Python is set as on the command line: unit='row' is --unit row.
+    A name that is also a plain word is replaced only at the beginning of a message, before "must"
+    or "needs". Settings in Python become options: unit='row' becomes --unit row.
     """
     parameters: list[Any] = getattr(command, "params", [])
     options: dict[str, str] = {it.name: it.opts[0] for it in parameters if "-" in it.opts[0][:1]}
@@ -135,13 +135,13 @@ def _with_options(message: str, command: Any) -> str:
 
 
 def say_error(message: str) -> None:
-    """Say what went wrong, in one line. Lines that show where are indented, so none is forged."""
+    """Print an error in one line. Further lines are indented, so no data can forge an error."""
     shown = _INDENTED.join(map(printable, message.split(_INDENTED)))
     typer.echo(f"dpgap: {shown}", err=True)
 
 
 def _say_usage(error: Any) -> None:
-    """Say what was wrong with a call, and where help is. If nothing was asked, show the help."""
+    """Print what was wrong with a call, and how to get help. Without arguments, print the help."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return
@@ -152,7 +152,7 @@ def _say_usage(error: Any) -> None:
 
 @contextmanager
 def notes() -> Iterator[None]:
-    """Say our own warnings in one line each. Those of other libraries might quote data."""
+    """Print dpgap's warnings in one line each. Those of other libraries might quote data."""
 
     def note(message: Warning | str, category: type[Warning], *_: object) -> None:
         if _is_ours(category):
@@ -164,7 +164,7 @@ def notes() -> Iterator[None]:
 
 
 def message_of(error: BaseException) -> str:
-    """The message of an error of ours; else only its class, as its message may quote data."""
+    """The message of a dpgap error; of others only the class, because messages may quote data."""
     if isinstance(error, KeyboardInterrupt):
         return ": ".join(["interrupted", *map(str, error.args)])
     if isinstance(error, OSError) and error.strerror is not None:
@@ -178,20 +178,20 @@ def message_of(error: BaseException) -> str:
 
 
 def _is_ours(kind: type[BaseException]) -> bool:
-    """Whether it is an error or a warning of dpgap, whose words quote no data."""
+    """Whether it is an error or a warning of dpgap; these quote no data."""
     return kind.__module__.partition(".")[0] == "dpgap"
 
 
 # --------------------------------------------------------------------------------------------------
 # Commands and their options.
 #
-# A text beside a type is the help of an option, which is called as its parameter is. A group of
-# options is a class of named fields: a command that takes such a group has all of its options, and
-# is given the group as one value.
+# The text in `Annotated[type, text]` is the help of an option; the option has the name of its
+# parameter. A group of options is a named tuple. A command with such a group as a parameter has all
+# its options, and gets them as one value.
 
 
 def option(help: str, *flags: str, panel: str | None = None) -> Any:
-    """An option that is not called as its parameter is, or has a place of its own in the help."""
+    """An option with other names than its parameter, or with its own panel in the help."""
     return typer.Option(*flags, help=help, rich_help_panel=panel)
 
 
@@ -206,7 +206,7 @@ _FLAGS = {"k": ("-k", "--k"), "adaptive": ("--adaptive/--plain",)}
 def keyword_option(
     name: str, panel: str | None = None, default: Any = None, needed: bool = False
 ) -> Parameter:
-    """The option for a keyword of a question, with its default or another."""
+    """The option for a keyword of a question, with its default or another default."""
     keyword = KEYWORDS[name]
     kinds: dict[Any, Any] = {positive_integer: int, boolean: bool}
     kind, default = kinds.get(keyword.read, str), keyword.default if default is None else default
@@ -218,7 +218,7 @@ def keyword_option(
 
 
 class CommandLine(typer.Typer):
-    """Commands by name, all of which fail in one way."""
+    """Commands by name, with one function for all errors."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(
@@ -228,10 +228,10 @@ class CommandLine(typer.Typer):
     def add(
         self, command: Callable[..., None], *options: Parameter, needed: Any = "", **settings: Any
     ) -> Callable[..., None]:
-        """Add a function, under its own name unless settings of Typer state another one.
+        """Add a function as a command, under its own name unless `settings` state another one.
 
-        It has these options too, which are given to it as the dictionary `stated`. What is `needed`
-        must be stated, though it has a default in a group of options.
+        The command also has these `options`; the function gets them as the dictionary `stated`.
+        Options in `needed` must be stated, although they have a default in a group of options.
         """
         taken: list[Parameter] = []
         groups: dict[str, tuple[Callable[..., Any], list[Parameter]]] = {}
@@ -259,7 +259,7 @@ class CommandLine(typer.Typer):
 
 
 def _as_option(parameter: Parameter) -> Parameter:
-    """A parameter as Typer takes it. What is off unless said has no opposite such as --no-json."""
+    """A parameter for Typer. A flag that is off by default has no opposite such as --no-json."""
     hint = parameter.annotation
     text = getattr(hint, "__metadata__", (None,))[0]
     if isinstance(text, str):

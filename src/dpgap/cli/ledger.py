@@ -1,4 +1,4 @@
-"""`dpgap ledger`: open a budget, look at it, change it, check that nobody tampered with it."""
+"""`dpgap ledger`: open a budget, show it, change it, and check that nobody tampered with it."""
 
 import csv
 import io
@@ -29,7 +29,7 @@ _NUMBERS = ("epsilon", "delta", "total", "spent", "reserved", "remaining")
 
 
 def to_csv(books: "list[list[Entry]]") -> str:
-    """Every entry as a row: decimals for people, and the exact charge. No name is a formula."""
+    """CSV with a row for each entry: decimals for people, and the exact charge; no formulas."""
     from dpgap.budget.account import readable_text
     from dpgap.exact.parameters import approximately
 
@@ -67,7 +67,7 @@ def _opened(url: str) -> "Ledger":
 
 
 class Act(NamedTuple):
-    """An act of a steward: on which budget, and why."""
+    """The options of a steward's action: the budget, and the reason."""
 
     ledger: URL
     dataset: Dataset
@@ -76,11 +76,11 @@ class Act(NamedTuple):
 
     @property
     def steward(self) -> "Steward":
-        """Who acts."""
+        """The steward who acts."""
         return _opened(self.ledger).steward(self.dataset)
 
     def tell(self, last: "Entry") -> None:
-        """Print the entry that was written, and where the budget stands."""
+        """Print the entry that was written, and the balance of the budget."""
         if self.json:
             typer.echo(json_format.dumps(_summary([last], last), indent=2))
         else:
@@ -96,7 +96,7 @@ class Facts(NamedTuple):
     beside: Annotated[str | None, "The data set with a budget for the same table and unit."] = None
 
     def stated(self) -> dict[str, Any]:
-        """The facts; the address and the columns of the table are looked up."""
+        """The stated facts, with the address and the columns of the table."""
         if self.table is None:
             return self._asdict()
         from dpgap.data.counts import table_facts
@@ -109,7 +109,7 @@ class Facts(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The days that a file is about, and where it is written."""
+    """The days of an export, and its file."""
 
     month: Annotated[str | None, "Only this month, such as 2026-10, in UTC."] = None
     start: Annotated[str | None, option("Only from this day on: 2026-10-01.", "--from")] = None
@@ -183,7 +183,7 @@ def show(
     for book, now in books:
         people = [
             {"person": it.person, "spent": it.person_spent.exact()}
-            | {"allowance": it.allowance and it.allowance.exact()}  # None: nobody limits them
+            | {"allowance": it.allowance and it.allowance.exact()}  # None: there is no limit
             for it in store.people(now.dataset)
         ]
         more = {"people": people, "beside": store.beside(now.dataset)}
@@ -202,7 +202,7 @@ def verify(
     head: Annotated[str | None, "A head noted earlier, which must still be in the chain."] = None,
     json: JSON = False,
 ) -> None:
-    """Check every entry and document; exit code 1 if any was edited, removed or put in."""
+    """Check every entry and document; exit code 1 if any was edited, removed or inserted."""
     from dpgap.budget.ledger import verify_export
 
     if (file is None) == (ledger is None) or (file is not None and dataset is not None):
@@ -230,7 +230,7 @@ def verify(
 
 
 def _export_in(file: str) -> str:
-    """The text of a file that should be an export; errors say what else it is."""
+    """The text of a file that should be an export; if it is something else, an error says what."""
     if "://" in file:
         raise ValueError(f"it is an address and no file: use --ledger {file}")
     content = Path(file).read_bytes()
@@ -238,7 +238,7 @@ def _export_in(file: str) -> str:
         raise ValueError(f"it is a database: use --ledger {file} if it is a ledger")
     if b'"dpgap release"' in content[:10_000] and b'"dpgap": "ledger"' not in content[:100]:
         raise ValueError("it is a release document: `dpgap show` reads it")
-    return content.decode(errors="replace")  # an export is ASCII: what cannot be read is damaged
+    return content.decode(errors="replace")  # an export is ASCII; other bytes mean damage
 
 
 @ledger_app.add
@@ -259,13 +259,13 @@ def raise_total(act: Act, epsilon: Total, delta: Delta = None) -> None:
 
 @partial(ledger_app.add, needed="reason")
 def lower(act: Act, epsilon: Total, delta: Delta = None) -> None:
-    """Grant a smaller total, though never less than is spent and reserved."""
+    """Grant a smaller total, but never less than is spent and reserved."""
     act.tell(act.steward.lower_to(epsilon, delta=delta, reason=act.reason))
 
 
 @partial(ledger_app.add, needed="reason")
 def close(act: Act) -> None:
-    """End a budget for good: nothing more can be charged."""
+    """End a budget for ever: nothing more can be charged."""
     act.tell(act.steward.close(reason=act.reason))
 
 
@@ -276,7 +276,7 @@ def allow(
     epsilon: Annotated[str, "The most that this person may spend in all."],
     delta: Annotated[str | None, "The most δ. Else: unchanged, or the same share as ε."] = None,
 ) -> None:
-    """Say how much of the total one person may spend."""
+    """Set how much of the total one person may spend."""
     known = {it.person for it in _opened(act.ledger).people(act.dataset)}
     act.tell(act.steward.allow(person, epsilon, delta=delta, reason=act.reason))
     if person not in known:
@@ -285,9 +285,9 @@ def allow(
 
 @partial(ledger_app.add, needed="reason")
 def bind(
-    act: Act, facts: Facts, unbind: Annotated[bool, "Drop what is not stated again."] = False
+    act: Act, facts: Facts, unbind: Annotated[bool, "Drop facts that are not stated again."] = False
 ) -> None:
-    """State which table a budget is for. It replaces what was stated before."""
+    """State which table a budget is for. This replaces what was stated before."""
     said, held = facts.stated(), _opened(act.ledger).account(act.dataset).facts or {}
     left_out = [name for name in ("table", "unit", "neighbours") if said[name] is None]
     usual = (None, "add-or-remove")
@@ -393,7 +393,7 @@ def page(ledger: URL, written: Written, title: PageTitle = None) -> None:
 
 
 def _summary(book: "list[Entry]", now: "Entry") -> dict[str, Any]:
-    """For programs: the last entries, and where the budget stands now."""
+    """For programs: the last entries, and the balance of the budget now."""
     from dpgap.budget.account import readable_text
 
     balance = ("total", "spent", "reserved", "remaining")
@@ -415,7 +415,7 @@ def _summary(book: "list[Entry]", now: "Entry") -> dict[str, Any]:
 
 
 def _purpose_and_people(store: "Ledger", last: "Entry") -> tuple[list[str], list[str]]:
-    """What the budget is for; and, a line each, what people have spent and may spend."""
+    """What the budget is for; and one line for each person: spent, and allowance."""
     from dpgap.budget.entries import Balance
 
     facts, purpose, people = store.account(last.dataset).facts, [], []
@@ -434,7 +434,7 @@ def _purpose_and_people(store: "Ledger", last: "Entry") -> tuple[list[str], list
 def _words(
     book: "list[Entry]", now: "Entry", few: int | None = None, store: "Ledger | None" = None
 ) -> str:
-    """For people: where the budget stands now, and the last entries."""
+    """For people: the balance of the budget now, and the last entries."""
     from dpgap.exact.parameters import readable_down, readable_up
 
     purpose, people = ([], []) if store is None else _purpose_and_people(store, now)

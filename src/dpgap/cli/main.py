@@ -1,7 +1,6 @@
 """The command line: `dpgap top-k`, `above`, `count`, `total`, `show`, `plan`, `ledger` and more.
 
-Engines, NumPy and Rich tables are loaded by the command that needs them, so that help is at hand
-at once.
+Engines, NumPy and Rich tables are loaded by the command that needs them, so help is fast.
 """
 
 from functools import partial
@@ -33,7 +32,7 @@ def dpgap(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version)
     ] = False,
 ) -> None:
-    """The largest and the above-threshold items of private data, with the gaps that come free."""
+    """Find the largest items of private data, and items above a threshold, with gaps."""
 
 
 for _name, _summary in SUMMARIES.items():

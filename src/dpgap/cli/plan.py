@@ -1,4 +1,4 @@
-"""`dpgap plan`: what a release will tell, before anything is spent."""
+"""`dpgap plan`: the expected errors of a release, before anything is spent."""
 
 import json as json_format
 from dataclasses import asdict
@@ -14,13 +14,13 @@ PLANNED = (
     *map(keyword_option, ("split", "neighbours", "max_items")),
     keyword_option("adaptive", default=False),
 )
-"""Keywords of a question that a plan takes as they are."""
+"""Keywords of a question that a plan passes on."""
 
 
 def plan(
     stated: dict[str, Any],
     epsilon: Annotated[str | None, "The privacy budget."] = None,
-    error: Annotated[str | None, "Instead: the standard error of each estimate."] = None,
+    error: Annotated[str | None, "Instead of ε: the standard error of each estimate."] = None,
     method: Annotated[
         str | None, "best, joint, ranked, paper, histogram or baseline; else all."
     ] = None,
@@ -31,7 +31,7 @@ def plan(
     items: Annotated[int | None, "With --counts: how many items in all."] = None,
     json: JSON = False,
 ) -> None:
-    """Say which error to expect for an ε, or which ε an error takes; spend nothing."""
+    """Print the expected error for an ε, or the ε that an error needs. Nothing is spent."""
     from dpgap.exact.parameters import rational
     from dpgap.pipelines.plan import IN_PYTHON
     from dpgap.pipelines.plan import plan as make_plan

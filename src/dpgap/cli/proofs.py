@@ -1,9 +1,10 @@
 """`dpgap prove` and `dpgap audit`: lines for people, JSON for programs.
 
-A name with a colon, such as `package.module:function`, means a mechanism or function of your own.
+A name with a colon, such as `package.module:function`, is a mechanism or function of your own.
 
-Both end with one line that sums up, and with exit code 0 if everything came out as it must: what
-dpgap ships is proved and stays within its ε, mutants are refuted and caught. Otherwise it is 1.
+Both commands end with one summary line. The exit code is 0 if all results are as expected: the
+mechanisms of dpgap are proved and stay within ε, and mutants are refuted and caught. Otherwise it
+is 1.
 """
 
 import importlib.util
@@ -28,10 +29,10 @@ from dpgap._package import how_to_get
 from dpgap.cli.commands import JSON, UsageError, option, progress
 
 # --------------------------------------------------------------------------------------------------
-# `dpgap prove package.module:Mechanism` and `dpgap audit package.module:function`: your own.
+# `dpgap prove package.module:Mechanism` and `dpgap audit package.module:function`: the user's own.
 #
-# The module is imported as `python -m` would: the current directory comes first. The last line sums
-# up. The exit code is 1 if the mechanism is refuted or the function rejected.
+# The module is imported as `python -m` would: the current directory comes first. The last line is a
+# summary. The exit code is 1 if the mechanism is refuted or the function rejected.
 
 
 Epsilon = Annotated[str | None, "The ε that is claimed, unless it has an attribute epsilon."]
@@ -39,7 +40,7 @@ Sensitivity = Annotated[str | None, "The most that one person can move one answe
 
 
 class Claimed(NamedTuple):
-    """What to prove of a mechanism that is named by its module."""
+    """Options of a proof of a mechanism that is named by its module."""
 
     n: Annotated[int, option("For how many answers.", "-n")] = 3
     epsilon: Epsilon = None
@@ -48,7 +49,7 @@ class Claimed(NamedTuple):
 
 
 class Audited(NamedTuple):
-    """How to audit a function that is named by its module."""
+    """Options of an audit of a function that is named by its module."""
 
     epsilon: Epsilon = None
     delta: Annotated[str, "The δ that is claimed beside ε."] = "0"
@@ -68,7 +69,7 @@ class Audited(NamedTuple):
 
 
 def is_address(name: str | None, options: NamedTuple) -> bool:
-    """Whether a name is an address; the options are for addresses alone."""
+    """Whether a name is an address (package.module:name); only addresses have these options."""
     if name is not None and ":" in name:
         return True
     for field, value in options._asdict().items():
@@ -142,7 +143,7 @@ def audit_addressed(address: str, audited: Audited, as_json: bool) -> None:
 
 
 def _at(address: str) -> Any:
-    """What has this address."""
+    """The object at an address such as package.module:name."""
     module_name, _, path = address.partition(":")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
@@ -186,7 +187,7 @@ Row = dict[str, Any]
 
 
 def workers() -> int:
-    """How many processes are worth starting."""
+    """How many worker processes to start."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -195,7 +196,7 @@ def workers() -> int:
 def _collected(
     work: Callable[[int], Row], chosen: Sequence[int], doing: str, as_json: bool
 ) -> list[Row]:
-    """The row of each chosen number, from all cores, in their order."""
+    """The row of each chosen number, computed on all cores, in the order of the numbers."""
     from concurrent.futures import ProcessPoolExecutor
 
     is_alone = workers() == 1 or len(chosen) == 1
@@ -217,20 +218,20 @@ Name = Annotated[
     str | None,
     typer.Argument(
         metavar="[NAME | package.module:name]",
-        help="Only what has this in its name, such as NoisyTopK. Or your own, by its module in "
-        "this folder: to audit, a function of a list of numbers that returns what is published; to "
+        help="Only cases with this in their name, such as NoisyTopK. Or your own, by its module in "
+        "this folder: for audit, a function from a list of numbers to the published output; for "
         "prove, an object with run and align.",
     ),
 ]
 
 _NO_PROOF = (
-    "“Within its ε” is no proof: no event was found that refutes the claim, on some made-up "
-    "answers, in so many samples. It says nothing about other answers and rarer events, or about "
+    "“Within its ε” is no proof. It says that no event was found that refutes the claim, on some "
+    "invented answers and in this many samples. It says nothing about other answers, rarer events, "
     "time, memory and logs."
 )
 _SOURCES = (
-    "document: the whole document of a release was looked at; program: the output of run; exact: "
-    "the probability of a known event was computed."
+    "document: the whole document of a release was tested; program: the output of run was tested; "
+    "exact: the probability of a known event was computed."
 )
 
 
@@ -256,7 +257,7 @@ def prove(
 
 
 def audit(audited: Audited, name: Name = None, json: JSON = False) -> None:
-    """Search for what refutes the ε of anything that dpgap ships, and catch the mutants.
+    """Search for events that refute the ε of dpgap's mechanisms, and catch the mutants.
 
     Or audit your own in the same way: `dpgap audit package.module:function --epsilon 1`.
     """
@@ -274,7 +275,7 @@ def audit(audited: Audited, name: Name = None, json: JSON = False) -> None:
 
 
 def _end(rows: Sequence[Row], lines: Iterable[str], as_json: bool) -> NoReturn:
-    """Show rows as lines or as JSON, sum them up, and end with the right code."""
+    """Print rows as lines or as JSON, then a summary, and end with the right exit code."""
     wrong = sum(not _is_as_it_must(row) for row in rows)
     if as_json:
         typer.echo(json.dumps(rows, indent=1, default=str))
@@ -287,7 +288,7 @@ def _end(rows: Sequence[Row], lines: Iterable[str], as_json: bool) -> NoReturn:
 
 
 def _proved(smt: Path | None, number: int) -> Row:
-    """The row of one proof, made in any process."""
+    """The row of one proof, computed in a worker process."""
     from dpgap.proof.cases import cases
 
     case = cases()[number]
@@ -308,7 +309,7 @@ def _proved(smt: Path | None, number: int) -> Row:
 
 
 def _audited(number: int) -> Row:
-    """The row of one audit, made in any process."""
+    """The row of one audit, computed in a worker process."""
     from dpgap.proof.cases import audits
 
     _, task = audits()[number]
@@ -344,7 +345,7 @@ def _marked(*same: Row) -> str:
 
 
 def _proof_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """A line for each mechanism and variant; cases that differ in n and k alone share one."""
+    """A line for each mechanism and variant; cases that differ only in n and k share a line."""
     alike: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         is_every = str(row.get("n") == "every")

@@ -1,4 +1,4 @@
-"""`dpgap top-k`, `above`, `count` and `total`: from a table to a release that reaches somebody."""
+"""`dpgap top-k`, `above`, `count` and `total`: from a table to a release that is delivered."""
 
 import os
 import secrets
@@ -47,23 +47,22 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------
-# Files that the command line writes: never onto what it reads, and whole or not at all.
+# Files that the command line writes: never over an input file, and complete or not at all.
 #
-# A file that is there already stays unless `--force` is given. Then what is written goes to a
-# temporary file in the same folder, which takes the name when it is complete. A link is followed,
-# as the shell's `>` does: the file that it leads to is replaced, and the link stays. Pipes and
-# devices are refused.
+# An existing file stays, unless `--force` is given. Then the text goes to a temporary file in the
+# same folder, which is renamed when it is complete. A link is followed, as the shell's `>` does:
+# the target is replaced, and the link stays. Pipes and devices are refused.
 #
-# Names are taken as they are: `~` at their beginning is for the shell to expand.
+# Names are used as they are: only the shell expands a leading `~`.
 
 
 Render = Callable[[], str]
 Put = tuple[str, Callable[[str], None], Render]
-"""What is said if it fails, what takes a text, and what makes the text."""
+"""A step of delivery: the words if it fails, how to write the text, and how to make it."""
 Inputs = Sequence[tuple[str, str | Path]]
-"""Files that are read, each after what it is."""
+"""Input files, each with a word for its role."""
 _PRINTED: Inputs = [("the standard output", "/dev/stdout"), ("the standard error", "/dev/stderr")]
-"""Where a shell may lead what is printed: a file that is replaced would lose it."""
+"""Streams that a shell may redirect to a file; if this file were replaced, output would be lost."""
 
 
 class OutputFile(NamedTuple):
@@ -90,7 +89,7 @@ class OutputFile(NamedTuple):
             raise ValueError(f"{self.path} is there already: --force replaces it")
 
     def write(self, text: str) -> None:
-        """Write the whole text, or raise an error and leave no trace."""
+        """Write the whole text, or raise an error and leave no file."""
         content = text.encode(errors="backslashreplace")
         if not self.force:
             write_new(self.path, content, mode=0o666)
@@ -99,14 +98,14 @@ class OutputFile(NamedTuple):
         temporary = target.with_name(f".dpgap-{secrets.token_hex(8)}.part")
         write_new(temporary, content, mode=0o666)
         try:
-            self.require_writable()  # much may have happened while we were counting
+            self.require_writable()  # files may have changed during counting
             os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
 
 
 class Output(NamedTuple):
-    """What is printed, and which files are made of a release."""
+    """Options for what is printed, and for the files that are written."""
 
     json: JSON = False
     csv: Annotated[Path | None, "Also write the rows to this file."] = None
@@ -115,7 +114,7 @@ class Output(NamedTuple):
     force: Force = False
 
     def files(self, inputs: Callable[[], Inputs]) -> dict[str, OutputFile]:
-        """The files by kind. None may be a file that is read.
+        """The files by kind. An output file must not be an input file.
 
         A file that must not or cannot be written is refused before anything is counted or paid.
         """
@@ -131,7 +130,7 @@ class Output(NamedTuple):
         return files
 
     def rendered(self, kind: str, release: "Release") -> str:
-        """What to write into a file of this kind."""
+        """The text for a file of this kind."""
         if kind == "html":
             return release.to_html(title=self.title)
         from dpgap.releases.text import to_csv
@@ -140,7 +139,7 @@ class Output(NamedTuple):
 
 
 def input_files(table: str, domain: str, ledger: str | None) -> Inputs:
-    """All files that a release may read or write besides its output, however a user names them."""
+    """All files that a release may read or write besides its output, in any spelling."""
     path = table
     if "://" in table:  # such as duckdb://sales.db?table=may
         with suppress(ValueError):
@@ -150,7 +149,7 @@ def input_files(table: str, domain: str, ledger: str | None) -> Inputs:
 
 
 def ledger_files(ledger: str) -> Inputs:
-    """The file of a ledger, if it has one, and those that SQLite keeps beside it."""
+    """The file of a ledger, if it has one, and the files that SQLite keeps beside it."""
     from dpgap.budget.store import read_url
 
     file = read_url(ledger).file if ledger else None
@@ -159,7 +158,7 @@ def ledger_files(ledger: str) -> Inputs:
 
 
 def write_new(path: Path, content: bytes, mode: int) -> None:
-    """Write a file that is not there yet; if that fails, it is not there afterwards either."""
+    """Write a file that does not exist yet; after an error it does not exist either."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with open(handle, "wb") as file:
@@ -170,7 +169,7 @@ def write_new(path: Path, content: bytes, mode: int) -> None:
 
 
 def _is_same(one: str | Path, other: str | Path) -> bool:
-    """Whether two paths lead to one file, or would. Some file systems ignore capitals."""
+    """Whether two paths lead (or would lead) to one file. Some file systems ignore capitals."""
     try:
         if os.path.exists(one) and os.path.exists(other):
             return os.path.samefile(one, other)
@@ -180,21 +179,22 @@ def _is_same(one: str | Path, other: str | Path) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# A release that is paid for reaches somebody: files, the terminal, or the next place that works.
+# Delivery of a paid release: to files and the terminal, or to the first folder that works.
 #
-# If a file or the terminal fails (a full disk, a closed pipe), the release document goes into the
-# present folder, else into the home folder, else into that for temporary files. Only its owner can
-# read it there, a message says where it is, and the exit code is 1. `dpgap show` reads it.
+# If a file or the terminal fails (a full disk, a closed pipe), the release document is written to
+# the current folder; if this fails, to the home folder, or to the folder for temporary files. Only
+# its owner can read it there. A message says where it is, and the exit code is 1. `dpgap show`
+# reads it.
 
 
 def deliver(puts: Sequence[Put], complete: Render) -> None:
-    """Put every text where it belongs, the last on the terminal; or keep what is complete."""
+    """Write every text, the last one to the terminal; if one fails, save the complete document."""
     failed = []
     for what, put, render in puts:
         try:
             put(render())
             is_printed = render is complete
-        except (Exception, KeyboardInterrupt) as error:  # it is paid for: no interrupt stops us
+        except (Exception, KeyboardInterrupt) as error:  # it is paid for, so interrupts are ignored
             is_printed = False
             failed.append(f"{what} ({message_of(error)})")
     if not failed:
@@ -210,21 +210,21 @@ def deliver(puts: Sequence[Put], complete: Render) -> None:
 
 
 def _kept(complete: Render) -> str:
-    """Keep the release in the first folder that takes it, and say where. Else say all of it."""
+    """Save the release in the first folder that works, and say where; otherwise print all of it."""
     content = complete()
     moment = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     for folder in (Path.cwd, Path.home, lambda: Path(tempfile.gettempdir())):
         try:
             path = folder().absolute() / f"dpgap-release-{moment}-{secrets.token_hex(4)}.json"
             write_new(path, (content + "\n").encode(), mode=0o600)
-        except (OSError, RuntimeError):  # there may be no such folder
+        except (OSError, RuntimeError):  # this folder may not exist
             continue
         return f"it is in {path}, which dpgap show reads"
     return f"it could not be saved, so it is printed here:\n{content}"
 
 
 # --------------------------------------------------------------------------------------------------
-# `dpgap show`: a release again from its document, free of charge.
+# `dpgap show`: print a release again from its document; this costs nothing.
 
 
 def show(
@@ -253,7 +253,7 @@ def show(
 
 
 def _content(file: str) -> bytes:
-    """The bytes of a file or of standard input; no more than one too many."""
+    """The bytes of a file or of standard input; at most one byte more than is accepted."""
     from dpgap.releases.plain import MOST
 
     if file == "-" and sys.stdin is None:
@@ -283,7 +283,7 @@ TABLE = Annotated[
 
 
 def _options(needed: Sequence[str], *others: Iterable[str]) -> list[Parameter]:
-    """Options of a question, those that must be given first; who pays is another matter."""
+    """Options of a question, without those of payment; needed options come first."""
     rows, left_out = {*COUNTING} - {*_MAIN}, ("fresh", *needed)
     more = (name for names in others for name in names if name not in left_out)
     made = [keyword_option(name, needed=True) for name in needed]
@@ -308,16 +308,16 @@ _pays = partial(option, panel="Who pays")
 
 
 class Payer(NamedTuple):
-    """Whose budget pays: a data set in a ledger, or nobody's."""
+    """Options of payment: a data set in a ledger, or none."""
 
     ledger: Annotated[str | None, _pays("The ledger to charge.")] = None
     dataset: Annotated[str | None, _pays("The data set in the ledger.")] = None
-    reason: Annotated[str, _pays("Why it is asked; the ledger keeps it.")] = ""
+    reason: Annotated[str, _pays("The reason; the ledger keeps it.")] = ""
     key: Annotated[str | None, _pays("A name for the request, so that it is charged once.")] = None
-    fresh: Annotated[bool, _pays("Pay for a new answer, even if one is kept.", "--fresh")] = False
+    fresh: Annotated[bool, _pays("Pay for a new answer even if there is one.", "--fresh")] = False
 
     def account(self) -> "LedgerAccount | None":
-        """What is charged, if anything is."""
+        """The account that is charged; None without a ledger."""
         if self.ledger is None and self.dataset is None:
             if self.reason or self.key:
                 raise ValueError("--reason and --key are for a ledger: give --ledger and --dataset")
@@ -339,7 +339,7 @@ def _groups(stated: str) -> list[Any]:
 
 
 def release(kind: str, file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
-    """Charge and release; then show what was paid for, whatever becomes of the files."""
+    """Charge and release; then show the paid release, even if files cannot be written."""
     said = stated_counting(stated)
     is_bounded = "max_items" in said and stated["delta"] != "0"
     is_of_all = kind in ("count", "total")
@@ -354,7 +354,7 @@ def release(kind: str, file: TABLE, stated: dict[str, Any], payer: Payer, output
     from dpgap.data.counts import counts, units_of
     from dpgap.data.private_counts import errors_without_answers
 
-    # While the engine counts, Python loads the rest.
+    # While the engine counts, Python loads the other modules.
     with notes(), ThreadPoolExecutor(1) as background, progress("Counting …"):
         count_table: Any = units_of if is_of_all else counts
         counting = background.submit(count_table, file, **said)
@@ -367,7 +367,7 @@ def release(kind: str, file: TABLE, stated: dict[str, Any], payer: Payer, output
     with notes():
         made = errors_without_answers(answer)(wanted, answers, account, payer.fresh)
     remaining, whose = None, "" if account is None else f"for you in data set {account.dataset!r}"
-    with suppress(Exception, KeyboardInterrupt):  # the ledger may be out of reach by now
+    with suppress(Exception, KeyboardInterrupt):  # the ledger may not be reachable now
         remaining = made.remaining if account is None else account.remaining
     as_object = partial(to_json, made, remaining)
     puts: list[Put] = []

@@ -1,4 +1,4 @@
-"""`dpgap reproduce`: the paper's figures and claims, on the reader's own machine."""
+"""`dpgap reproduce`: run the paper's experiments again, with figures and claims."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +18,7 @@ FOLDER = "figures"
 
 def reproduce(
     figure: Annotated[list[int] | None, "Only this figure, 1 to 4; may be repeated."] = None,
-    runs: Annotated[int, "Runs a point."] = 10_000,
+    runs: Annotated[int, "How many runs for each point."] = 10_000,
     data: Annotated[
         str | None,
         "A folder with the paper's data sets, or any FIMI, CSV or Parquet file. "
@@ -30,7 +30,7 @@ def reproduce(
     seed: Annotated[int | None, "Another seed gives other figures."] = None,
     json: JSON = False,
 ) -> None:
-    """Redraw the paper's figures and set its claims beside what is measured."""
+    """Draw the paper's figures again, and compare its claims with new measurements."""
     from dpgap.research.datasets import load_all
     from dpgap.research.experiments import FIGURES
     from dpgap.research.figures import require_matplotlib

@@ -1,8 +1,8 @@
 """Tables to private counts: how many distinct units each item has.
 
-Any frame that Narwhals knows (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis, …), files, which
-embedded DuckDB reads, and tables in databases take the same path: one counting query. Where an
-engine holds the table, the counts stay there; otherwise they are fetched into memory.
+One counting query serves all tables: frames that Narwhals knows (pandas, Polars, PyArrow, DuckDB,
+PySpark, Ibis, …), files (embedded DuckDB reads them), and tables in databases. If an engine holds
+the table, the counts stay there; otherwise they are fetched into memory.
 """
 
 import math
@@ -58,16 +58,16 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------
-# Frames of this process, handed to embedded DuckDB: one path for all that is more than counting.
+# Frames of this process, copied into embedded DuckDB for every question that is more than counting.
 #
-# What a column is to DuckDB depends on the type that its frame states, never on its rows. The types
-# of pandas follow the rows. So its units, items and groups become text there, and amounts floats.
-# What a unit keeps is drawn by its text, and must not change with a type. In other frames, units
-# that are times become whole numbers.
+# The type of a column in DuckDB depends on the type that its frame states, never on its rows. The
+# types of pandas follow the rows. So units, items and groups of pandas become text in DuckDB, and
+# amounts become floats. The items that a unit keeps are drawn by its text, which must not change
+# with a type. In other frames, units that are times become whole numbers.
 
 
 def embed(frame: Frame, roles: dict[str, str], resources: ExitStack) -> Frame:
-    """The columns of a frame that have roles, as a table in a DuckDB that `resources` keep."""
+    """The columns of a frame that have roles, as a table in a DuckDB that `resources` keep open."""
     held = frame.select(*dict.fromkeys(roles.values()))
     if isinstance(held, nw.LazyFrame):
         held = with_masked_errors(held.collect)
@@ -81,10 +81,10 @@ def embed(frame: Frame, roles: dict[str, str], resources: ExitStack) -> Frame:
 
 
 def _with_whole_moments(table: Any, unit: str | None) -> Any:
-    """The same table; units that are times, days or durations are the numbers that Arrow has.
+    """The table, in which units that are times, days or durations become Arrow's whole numbers.
 
-    In DuckDB times with a zone and durations have microseconds of 64 bits. A time beyond them would
-    stop the call. Two times within one microsecond would become one unit.
+    DuckDB stores times with a zone, and durations, as microseconds in 64 bits. A time beyond them
+    would stop the call, and two times within one microsecond would become one unit.
     """
     from pyarrow.types import is_temporal
 
@@ -114,7 +114,7 @@ def _arrow(frame: nw.DataFrame[Any], roles: dict[str, str]) -> Any:
 
 
 def _float_of(value: Any) -> float:
-    """The number that a value is, or says; NaN where it is none."""
+    """The number that a value is, or that its text states; NaN if there is none."""
     if isinstance(value, str):
         return float(value) if query.is_number(value) else math.nan
     return number_of(value)
@@ -123,8 +123,8 @@ def _float_of(value: Any) -> float:
 # --------------------------------------------------------------------------------------------------
 # From a table as a user names it to its rows, in the engine that has them.
 #
-# A file is opened in embedded DuckDB. A frame of this process goes there too if more is asked than
-# counts. All other tables stay where they are.
+# A file is opened in embedded DuckDB. A frame of this process is copied there too, if the question
+# is more than counting. All other tables stay where they are.
 
 
 def find(
@@ -161,8 +161,8 @@ def open_rows(
 ) -> tuple[Frame, Question, Engine | None, Frame]:
     """A table's frame, the question with the table's facts, the engine, and the rows asked about.
 
-    The facts come from the address and the schema. The engine is None where a frame of this process
-    is only counted.
+    The facts come from the address and the schema. The engine is None if a frame of this process is
+    only counted.
     """
     table = frame = as_frame(source.table)
     columns = source.columns
@@ -179,7 +179,7 @@ def open_rows(
     if engine is not None and source.database is None:  # files have no collations
         engine.require_faithful()
         _require_exact(engine, frame, roles, question)
-    if source.database is None:  # DuckDB has looked at the text of files
+    if source.database is None:  # DuckDB has checked the text of files
         frame = with_masked_errors(
             lambda: sources.with_valid_text(table, (*roles.values(), *filtered))
         )
@@ -194,7 +194,7 @@ def open_rows(
 
 
 def roles_of(source: Source, question: Question) -> dict[str, str]:
-    """The columns that are looked at, by what they are for."""
+    """The columns that are read, by their roles (unit, item, group, amount)."""
     roles = {"unit": source.unit, "item": source.item, "group": question.by, "amount": question.sum}
     if source.unit == "row":
         del roles["unit"]
@@ -206,7 +206,7 @@ def roles_of(source: Source, question: Question) -> dict[str, str]:
 def _require_exact(engine: Engine, frame: Frame, roles: dict[str, str], question: Question) -> None:
     """Refuse sums that are not exact, and columns in which different texts count as equal.
 
-    The column's collation may say which units are equal, except with `max_items` or `by`.
+    The column's collation may decide which units are equal, except with `max_items` or `by`.
     """
     is_ordered = question.max_items is not None or question.by is not None
     exact = ("item", "group", "unit") if is_ordered else ("item", "group")
@@ -236,10 +236,10 @@ def as_frame(table: object) -> Frame:
 
 
 def table_facts(table: str) -> tuple[str, Families]:
-    """Where a table is, spelt as releases spell it, and its columns with their families of types.
+    """The address of a table as releases write it, and its columns with their families of types.
 
-    Both come from the address and the schema, never from rows. A budget is bound to them. What is
-    neither a file's name nor the address of a database is only a name.
+    Both come from the address and the schema, never from rows. A budget is bound to them. Text that
+    is neither a file's name nor the address of a database is only a name.
 
     >>> table_facts("sales")
     ('sales', ())
@@ -258,10 +258,10 @@ def table_facts(table: str) -> tuple[str, Families]:
 
 
 Table: TypeAlias = "IntoFrame | str | os.PathLike[str]"
-"""What can be counted: any frame that Narwhals knows, a file, or an address in a database."""
+"""The types that can be counted: a frame that Narwhals knows, a file, an address in a database."""
 
 ALL_UNITS = "units"
-"""What the one item is called where all units are counted."""
+"""The name of the one item, if all units are counted."""
 
 _NO_DOMAIN = "domain could not be read"
 
@@ -278,7 +278,7 @@ def counts(
 ) -> PrivateCounts | CountsByGroup:
     """Count the distinct units of every item of a public domain, to ask about them several times.
 
-    The counts are private: they show themselves to nobody but a mechanism.
+    The counts are private: only mechanisms can read them.
 
     Parameters
     ----------
@@ -307,7 +307,7 @@ def counts(
     with ExitStack() as resources:
         source = find(table, unit, item, domain, asked, resources)
         frame, asked, engine, rows = open_rows(source, asked, resources)
-        # A domain may stand beside rows in the table's own engine; with groups it may not.
+        # A domain may be a frame in the table's engine, unless there are groups.
         is_apart = source.database is not None and source.domain_address is None
         is_beside = engine_of(frame) is not None and not is_apart and by is None
         public, words = _read_domain(source.domain, rows if is_beside else None)
@@ -331,7 +331,7 @@ def counts(
 
 @errors_without_answers
 def units_of(table: Table, **counting: Any) -> PrivateCounts:
-    """Count all distinct units, or add up what each of them has, as the one item of a domain.
+    """Count all distinct units, or add up their amounts, as the one item of a domain.
 
     Parameters are as for `counts`. Of a FIMI file, lines with at least one word are counted.
     """
@@ -344,13 +344,13 @@ def units_of(table: Table, **counting: Any) -> PrivateCounts:
         found = _fetch_total(rows, engine, roles, asked)
         digest = domain_of([ALL_UNITS], "").digest
         question = replace(asked, item=ALL_UNITS, domain="all units together", digest=digest)
-        # However a unit changes, it moves the one answer there is.
+        # Every change of a unit moves only this one answer.
         facts = _facts(question, None, is_row=True) | {"reach": 1}
         return CountsInMemory((ALL_UNITS,), np.array([0]), np.array([found]), **facts)
 
 
 def _facts(question: Question, public: Stated, *, is_row: bool) -> dict[str, Any]:
-    """What answers say of themselves."""
+    """The facts that answers carry."""
     reach = 1 if is_row else question.max_items
     if reach is not None and isinstance(public, Domain):
         reach = min(reach, len(public.labels) * (question.groups or 1))
@@ -367,7 +367,7 @@ def _facts(question: Question, public: Stated, *, is_row: bool) -> dict[str, Any
 def _fetch_total(
     rows: Frame, engine: Engine | None, roles: dict[str, str], question: Question
 ) -> int:
-    """What all units add to an item that all rows have, as `count_in_engine` adds up."""
+    """The total of all units for an item that all rows have, added up as `count_in_engine` does."""
     given: Any = query.rows_of(rows, roles) if roles else rows
 
     def fetch() -> list[Any]:
@@ -406,7 +406,7 @@ def _in_memory(
 
 
 def _read_domain(domain: Any, beside: Frame | None) -> tuple[Stated, str]:
-    """The domain, None if observed, and words. A frame of the engine of `beside` stays a frame."""
+    """The domain (None if observed), and words for it. A frame in `beside`'s engine stays there."""
     if domain is None:
         return None, "the items that are present"
     if isinstance(domain, str) and domain == OBSERVED:

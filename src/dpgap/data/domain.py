@@ -1,13 +1,13 @@
-"""The public domain: which items there are, stated by the user and never read from private data.
+"""The public domain: the list of items, stated by the user and never read from private data.
 
-Items are compared by their text, so that 7 and "7" are the same item. What a release shows are the
-domain's own labels. A range of whole numbers is never written out. A domain is public, so whatever
-looks like a slip in it is named in a `DomainWarning`.
+Items are compared by their text, so 7 and "7" are the same item. A release shows the labels of the
+domain. A range of whole numbers is never written out. A domain is public, so a `DomainWarning`
+names items that look like mistakes.
 
-A domain that is read from the private table says which items somebody has. Then nothing is private.
-This can be told, without looking at any value, where both come from one file or one address, where
-both are one frame, and where an engine says that two expressions are the same. Values that were
-taken from the table cannot be told from public ones: the guarantee says that they must be public.
+A domain that is read from the private table reveals which items somebody has. Then nothing is
+private. This can be detected without reading any value if both come from one file or one address,
+if both are one frame, or if an engine says that two expressions are the same. It cannot be detected
+if values were taken out of the table: the guarantee says that the domain must be public.
 """
 
 import gzip
@@ -58,7 +58,7 @@ _LIST = "a list of {count} items"
 
 @public
 class DomainWarning(UserWarning):
-    """A domain that was probably meant otherwise; it is taken as it is written."""
+    """The domain has items that look like mistakes; it is taken as it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +68,14 @@ class Domain:
     labels: range | tuple[Any, ...]
     words: str
     texts: tuple[str, ...] = field(default=(), repr=False)
-    """What the labels are compared by; none for a range."""
+    """The texts by which labels are compared; none for a range."""
 
     @property
     def digest(self) -> str:
         """A hash of the items in order; a range is hashed by its ends.
 
-        Text and numbers that read the same are told apart: a release shows one or the other. Hashes
-        stay as they are for ever, so that those of text, and those of whole ranges, know no types.
+        7 and "7" have different hashes, because a release shows one or the other. Hashes never
+        change: so those of text, and those of whole ranges, still have no types.
 
         >>> read_domain(range(3)).digest == read_domain([0, 1.0, 2]).digest
         True
@@ -93,7 +93,7 @@ class Domain:
         return _hash({"first": numbers[0], "last": numbers[-1], "step": step})
 
     def positions(self, items: NDArray[Any]) -> Integers:
-        """Where in the domain each item is; −1 for those outside it."""
+        """The position of each item in the domain; −1 for items outside it."""
         labels = self.labels
         if not isinstance(labels, range):
             place = dict(zip(self.texts, range(len(self.texts)), strict=True))
@@ -110,13 +110,13 @@ class Domain:
         return np.where(inside & (rest == 0), at, -1)
 
     def require_numbers(self, name: str = "domain", role: str = "item") -> None:
-        """Refuse a domain of which no label can be found in a column of numbers."""
+        """Refuse a domain without any number, if the column holds numbers."""
         if not isinstance(self.labels, range) and all(whole(x) is None for x in self.labels):
             raise ValueError(f"{name} has no numbers, but the {role} column holds nothing else")
 
 
 Stated = Domain | Lazy | None
-"""A domain, a table in an engine with its items in the column `item`, or whatever is observed."""
+"""A domain, a table in an engine with items in its column `item`, or None for observed items."""
 
 
 def read_groups(groups: Any) -> Domain:
@@ -138,7 +138,7 @@ def read_groups(groups: Any) -> Domain:
 
 
 def read_domain(domain: object) -> Domain:
-    """The domain that a user stated, in any of the ways that are accepted.
+    """Read the domain that a user stated, in any accepted form.
 
     >>> read_domain("0..16469")
     Domain(labels=range(0, 16470), words='the whole numbers from 0 to 16469')
@@ -162,7 +162,7 @@ def read_domain(domain: object) -> Domain:
 
 
 def with_domain(source: Source, domain: Any) -> Source:
-    """A file with its domain. If that is a column of a file, it is opened beside the table."""
+    """A file with its domain. A domain that is a column of a file is opened in the same DuckDB."""
     path, colon, column = domain.rpartition(":") if isinstance(domain, str) else ("", "", "")
     if not colon or source.database is None or not sources.is_table(path):
         return source._replace(domain=domain)
@@ -171,7 +171,7 @@ def with_domain(source: Source, domain: Any) -> Source:
 
 
 def domain_of(labels: Iterable[Any], words: str) -> Domain:
-    """The domain of these labels, each once."""
+    """The domain of these labels, without repetitions."""
     unique: dict[str, Any] = {}
     for label in labels:
         if not _missing(label):
@@ -183,9 +183,9 @@ def domain_of(labels: Iterable[Any], words: str) -> Domain:
 
 
 def warn_of_oddities(domain: Domain, labels: Sequence[Any] = (), empty_lines: int = 0) -> Domain:
-    """The same domain; a warning tells of all its oddities together.
+    """Return the domain, and warn of all its oddities at once.
 
-    `labels` are those that were stated, if each should be named once.
+    `labels` are those that were stated, if each should occur once.
     """
     named = sum(not _missing(label) for label in labels)
     texts = [label for label in domain.labels if isinstance(label, str)]
@@ -208,7 +208,7 @@ def warn_of_oddities(domain: Domain, labels: Sequence[Any] = (), empty_lines: in
 
 
 def _steps_outside() -> int:
-    """How many calls up the first caller is that does not belong to this package."""
+    """The `stacklevel` of the first caller outside this package."""
     steps, frame = 1, sys._getframe(1)
     package = __name__.partition(".")[0] + "."
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
@@ -228,12 +228,12 @@ def text_of(item: object) -> str:
 
 
 def _missing(label: object) -> bool:
-    # pandas says of its NA neither that it equals itself nor that it does not.
+    # For NA of pandas, == is neither true nor false.
     return label is None or type(label).__name__ in ("NAType", "NaTType") or label != label
 
 
 def whole(item: object) -> int | None:
-    """The whole number that an item is, however it is written down."""
+    """The whole number that an item is, in any spelling; None if it is none."""
     text = item if isinstance(item, str) else form_of(item)
     return int(text) if text is not None and _WHOLE.fullmatch(text) else None
 
@@ -283,7 +283,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def kind_of_label(label: object) -> str:
-    """Whether a label is text (t), true or false (b), a number (n), or of which other type."""
+    """The kind of a label: text (t), true or false (b), a number (n), or the name of its type."""
     if isinstance(label, str):
         return "t"
     if isinstance(label, bool | np.bool_):
@@ -292,9 +292,9 @@ def kind_of_label(label: object) -> str:
 
 
 def column_digest(address: str, column: str) -> str:
-    """A hash for a domain that is a column of a table and never fetched: of where it is.
+    """A hash for a domain that is a column of a table and never fetched: a hash of its address.
 
-    A file may hold other items tomorrow. It is public, so its bytes are hashed as well.
+    A file may hold other items tomorrow. It is public, so its bytes are hashed too.
     """
     told = {"address": address, "column": column}
     if not sources.is_url(address):
@@ -330,9 +330,9 @@ def _hash(value: Any) -> str:
 
 
 def refuse_own_column(table: Any, item: str | None, domain: Any, name: str = "domain") -> None:
-    """Refuse a domain that is the table or a column of it; `name` is what the user calls it."""
+    """Refuse a domain that is the table or a column of it; `name` is the user's argument."""
     is_own = False
-    with suppress(Exception):  # two things that cannot be compared are not the same
+    with suppress(Exception):  # two values that cannot be compared are not the same
         is_own = _is_own_column(table, item, domain)
     if is_own:
         raise ValueError(_OWN_COLUMN.format(name=name))

@@ -1,22 +1,22 @@
-"""What a filter means: the rows that it keeps, the same on every engine.
+"""The meaning of a filter: the rows that it keeps, the same on every engine.
 
-Every row is looked at by itself, and a comparison is true or false, never unknown:
+Each row is judged by itself, and a comparison is true or false, never unknown:
 
 - NULL and NaN match "is null" and no other comparison, not even != and "not in". And `not` matches
-  wherever its part does not: `not x = 3` keeps rows without x.
-- A text column that is compared with a number is read as one (a float of 64 bits). Text that is no
-  number matches nothing. Compared with true or false, text is read as one of them.
+  if its clause does not match: `not x = 3` keeps rows without x.
+- A text column that is compared with a number is read as numbers (floats of 64 bits). Text that is
+  no number matches nothing. A text column that is compared with true or false is read as these.
 - Text is compared with text by its code points, whatever the collation.
 - Whole numbers and decimals are compared exactly; floats, with the float nearest to the literal.
 - `day(column, 'DD.MM.YYYY')` reads days from text. Text in another form, and a day that the
-  calendar does not have, is no value. Columns of dates need no `day`, and are refused in it.
-- Dates and times are compared with text such as '2024-01-31' or '2024-01-31 12:00'. Where a column
-  knows time zones, the literal is in UTC unless it says another: '2024-01-31 12:00+01:00'.
+  calendar does not have, is a missing value. Columns of dates need no `day`, and are refused in it.
+- Dates and times are compared with text such as '2024-01-31' or '2024-01-31 12:00'. If a column
+  has time zones, the literal is in UTC unless it states another zone: '2024-01-31 12:00+01:00'.
 
-Whether there is an error depends on the filter and the schema alone. The types of pandas follow the
-rows, so there each value is compared by itself, as what it is: numbers with numbers, quoted or not,
-short floats as long ones, dates with dates, and text as in columns of text. There, `day` of a date
-or time is its day, in UTC if it has a zone.
+Only the filter and the schema decide whether there is an error. The types of pandas follow the
+rows, so there each value is compared by its own type: numbers with numbers (quoted or not), short
+floats as long ones, dates with dates, and text as in columns of text. There, `day` of a date or
+time is its day, in UTC if it has a zone.
 """
 
 import fnmatch
@@ -49,7 +49,7 @@ from dpgap.question import ORDERS, Clause, Filter, Joined, Literal, comparisons_
 def keep(frame: Frame, filter: Filter, engine: Engine | None = None, decimal: str = ".") -> Frame:
     """The rows of a frame that a filter matches; a lazy frame stays lazy.
 
-    `engine` says whether texts that differ are told apart; None where they always are. `decimal` is
+    `engine` says whether different texts count as different; None if they always do. `decimal` is
     the decimal mark of numbers in text.
 
     >>> import pandas
@@ -79,7 +79,7 @@ def keep(frame: Frame, filter: Filter, engine: Engine | None = None, decimal: st
 
 
 def _families(frame: Frame, filter: Filter) -> dict[str, str]:
-    """Which kind of values the columns of a filter hold."""
+    """The kind of values in each column of a filter."""
     schema = with_masked_errors(frame.collect_schema)
     untold, families = guessed(frame), {}
     for comparison in comparisons_of(filter.clause):
@@ -100,7 +100,7 @@ def _families(frame: Frame, filter: Filter) -> dict[str, str]:
 
 
 def _database(frame: Frame) -> str | None:
-    """Which database Ibis speaks to, if it does."""
+    """The name of the database behind an Ibis frame; None for other frames."""
     is_ibis = frame.implementation.is_ibis()
     return str(frame.to_native().get_backend().name) if is_ibis else None
 
@@ -116,7 +116,7 @@ def _family(kind: DType) -> str:
 
 
 def _misfit(literal: Literal, family: str, *, is_ordered: bool = False) -> str:
-    """Why a literal does not go with a column; nothing if it does."""
+    """Why a literal cannot be compared with a column; empty if it can."""
     number = str(literal) if query.is_number(str(literal)) else with_point(str(literal))
     if family in ("text", ANY):
         why = f"{'is' if family == 'text' else 'may be'} text, which is ordered letter by letter"
@@ -145,7 +145,7 @@ def _misfit(literal: Literal, family: str, *, is_ordered: bool = False) -> str:
 
 
 class _Rows:
-    """A frame, and beside its columns those that filters look at in another form."""
+    """A frame with further columns: those that filters need in another form."""
 
     def __init__(self, frame: Frame, families: dict[str, str], decimal: str) -> None:
         self._frame, self._families, self._decimal = frame, families, decimal
@@ -163,7 +163,7 @@ class _Rows:
         elif self._native:
             import pandas  # type: ignore[import-untyped]
 
-            own = pandas.DataFrame(self._native)  # all at once, which is quick for hundreds
+            own = pandas.DataFrame(self._native)  # all at once, which is fast for hundreds
             frame = nw.from_native(pandas.concat([frame.to_native(), own], axis=1))
         if self._numbers:
             frame = frame.with_columns(**self._numbers)
@@ -172,13 +172,13 @@ class _Rows:
         return kept.drop(added) if added else kept
 
     def _add(self, columns: dict[str, Any], column: Any) -> nw.Expr:
-        """One more column beside those of the frame."""
+        """Add a column to those of the frame."""
         name = fresh_name()
         columns[name] = column
         return nw.col(name)
 
     def _mask(self, clause: Clause) -> nw.Expr:
-        """Whether a clause matches; true or false, never NULL."""
+        """An expression: whether a clause matches; true or false, never NULL."""
         if isinstance(clause, Joined):
             masks = [self._mask(part) for part in clause.parts]
             if clause.word == "not":
@@ -197,9 +197,9 @@ class _Rows:
         return self._readings[key].compare(clause.sign, literals)
 
     def _reading(self, name: str, literal: Any) -> "Reading":
-        """A column as it is compared with a type of literals, None for none; in days; or by "like".
+        """The reading of a column for a type of literals (None for "is null"), or for "like".
 
-        Days are told by the form of their dates.
+        For days, `literal` is the form of their dates.
         """
         family, column = self._families[name], nw.col(name)
         kind: Any = self._schema[name]
@@ -226,7 +226,7 @@ class _Rows:
         return moments(column, kind, partial(_moment, kind, in_sql))
 
     def _reading_of_pandas(self, name: str, literal: Any) -> "Reading":
-        """A column whose type follows its rows: value by value, or quicker and the same."""
+        """The reading of a column whose type follows its rows: each value is read by itself."""
         column, kind = self._frame.to_native()[name], self._schema[name]
         family, is_by_type = _family(kind), isinstance(literal, type)
         if is_by_type and kind == nw.String and str(column.dtype) != "object":
@@ -249,7 +249,7 @@ class _Rows:
 
     def _reading_of_text(self, name: str, literal: Any) -> "Reading":
         text = nw.col(name)
-        if _database(self._frame) == "postgres":  # without what fills up text of a fixed width
+        if _database(self._frame) == "postgres":  # without the padding of text of a fixed width
             text = text + ""
         elif self._schema[name] != nw.String:
             text = text.cast(nw.String)
@@ -279,10 +279,10 @@ class _Rows:
 
 
 def _key(literal: Any, value: Any) -> Any:
-    """What a value is compared by with a literal of this type; None if it cannot be.
+    """The key by which a value is compared with a literal of this type; None if it cannot be.
 
-    For a literal of text, that is a number, a text, or a pair: whether a time has a zone, and its
-    moment.
+    For a literal of text the key is a number, a text, or a pair for a time: whether it has a zone,
+    and its moment.
     """
     text, number = values.form_of(value), values.number_of(value)
     if literal is None:
@@ -304,10 +304,10 @@ def _key(literal: Any, value: Any) -> Any:
 
 
 def _test(sign: str, literal: Literal) -> Callable[[Any], bool]:
-    """A test whether the key of a value compares so with a literal; the key None never does.
+    """A function that compares the key of a value with a literal; it is false for the key None.
 
-    All that can be said of the literal is worked out here. So the functions that are entered do not
-    depend on the values that there are.
+    All work that concerns only the literal is done here, once. So the functions that run do not
+    depend on the values.
     """
     if sign == "like":
         pattern = _like_in_python(str(literal))
@@ -334,12 +334,12 @@ def _test(sign: str, literal: Literal) -> Callable[[Any], bool]:
 
 
 # --------------------------------------------------------------------------------------------------
-# How columns are compared with literals: for every kind of column one reading, on every engine.
+# How columns are compared with literals: one reading for every kind of column, on every engine.
 #
 # A reading says what counts as a value (not NULL, NaN or text that cannot be read), and how values
-# compare with a literal. Where a literal lies between two values of a column, or beyond all of
-# them, the comparison is restated, so that an engine never has to convert a value to compare it.
-# All of this depends on the schema and the literal alone.
+# compare with a literal. If a literal is between two possible values of a column, or beyond all of
+# them, the comparison is replaced by an equal one. So an engine never has to convert a value.
+# All of this depends only on the schema and the literal.
 
 
 _TRUTHS = {True: ("true", "True", "TRUE"), False: ("false", "False", "FALSE")}
@@ -363,7 +363,7 @@ _DATE = re.compile(
     ")([ T,].*)?",
     re.IGNORECASE | re.DOTALL,
 )
-"""Text that people take for a date, in a form in which text does not sort by time."""
+"""Text that looks like a date, in a form that does not sort by time."""
 _EXACT = Context(prec=400)
 COMPARE = {
     "=": operator.eq,
@@ -377,14 +377,14 @@ NEGATED = {"!=": "=", "not in": "in", "not like": "like"}
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A column as it is compared with literals of one type."""
+    """How a column is compared with literals of one type."""
 
     present: nw.Expr
-    """Whether there is a value; true or false, never NULL."""
+    """An expression: whether there is a value; true or false, never NULL."""
     test: Callable[[str, tuple[Any, ...]], nw.Expr]
-    """Whether a value compares so with one of the literals, for =, <, <=, >, >= and "like".
+    """Makes an expression: whether a value is =, <, <=, >, >= or "like" one of the literals.
 
-    What is no value is NULL or false.
+    For a missing value it is NULL or false.
     """
 
     def compare(self, sign: str, literals: tuple[Any, ...]) -> nw.Expr:
@@ -397,7 +397,7 @@ class Reading:
 
 
 def _of_each(present: nw.Expr, test: Callable[[str, Any], nw.Expr | bool]) -> Reading:
-    """A reading by a test of one literal; the test is a bool where that is so for all values."""
+    """A reading from a test of one literal; the test may be a bool that holds for all values."""
 
     def settled(sign: str, literal: Any) -> nw.Expr:
         found = test(sign, literal)
@@ -412,7 +412,7 @@ def _of_each(present: nw.Expr, test: Callable[[str, Any], nw.Expr | bool]) -> Re
 
 
 def joined(join: Callable[[nw.Expr, nw.Expr], nw.Expr], parts: list[nw.Expr]) -> nw.Expr:
-    """Many expressions as one, halved again and again: engines cannot go hundreds deep."""
+    """Many expressions joined as a balanced tree: engines cannot nest hundreds deep."""
     if len(parts) <= 2:
         return reduce(join, parts)
     half = len(parts) // 2
@@ -442,9 +442,9 @@ def whole_numbers(value: nw.Expr, kind: DType) -> Reading:
 
 
 def decimals(value: nw.Expr, kind: nw.Decimal | None, *, in_ibis: bool) -> Reading:
-    """Decimal numbers, exactly; None for those of any length, as PostgreSQL has them."""
+    """Decimal numbers, exactly; `kind` is None for those of any length, as in PostgreSQL."""
     present = ~value.is_null()
-    if in_ibis:  # PostgreSQL has decimals that are no numbers
+    if in_ibis:  # PostgreSQL has decimals that are not numbers
         present = present & (value.cast(nw.String) != "NaN").fill_null(False)
     if kind is None:
         return _of_each(present, lambda sign, literal: present & _stands(value, sign, literal))
@@ -465,7 +465,7 @@ def decimals(value: nw.Expr, kind: nw.Decimal | None, *, in_ibis: bool) -> Readi
 
 
 def floats(column: nw.Expr, kind: DType) -> Reading:
-    """Floats, with the float of their own precision that is nearest to the literal."""
+    """Floats, compared with the float of their precision that is nearest to the literal."""
     value = column.cast(nw.Float64)
     number = query.is_not_nan(value).fill_null(False)
 
@@ -479,9 +479,9 @@ def floats(column: nw.Expr, kind: DType) -> Reading:
 
 
 def numbers(column: nw.Expr, kind: DType) -> Reading:
-    """Numbers that may be floats only because a row has none: `_edge` says with what.
+    """Numbers that may be floats only because a row has none; they are compared with `_edge`.
 
-    So a column of whole numbers up to 2^53 is read as the same numbers in floats are.
+    So a column of whole numbers up to 2^53 is compared as the same numbers in floats.
     """
     if kind.is_float():  # short ones too: a longer number makes all of them long
         return floats(column, nw.Float64())
@@ -490,7 +490,7 @@ def numbers(column: nw.Expr, kind: DType) -> Reading:
 
 
 def _edge(literal: Decimal) -> int | float:
-    """What whole numbers are compared with: a whole literal, or the float nearest to another."""
+    """The number to compare with: a whole literal itself, or the float nearest to another."""
     return int(literal) if literal == literal.to_integral_value() else float(literal)
 
 
@@ -505,9 +505,9 @@ def like_pattern(literal: str) -> str:
 
 
 def _like_in_python(literal: str) -> re.Pattern[str]:
-    """The same for Python alone, which would try every way to divide a text among several %.
+    """The pattern of "like" for Python's `re`, without backtracking over several %.
 
-    How long that takes would follow the text. `fnmatch` does not try again what a % has passed.
+    With backtracking, the time could grow without bound with the text. `fnmatch` prevents this.
     """
     wild = {"%": "*", "_": "?"}
     parts = re.findall(r"\\?.", literal, re.DOTALL)
@@ -519,7 +519,7 @@ _WILD = {"%": ".*", "_": "."}
 
 
 def truths_in_text(text: nw.Expr) -> Reading:
-    """Text that says true or false."""
+    """The reading of text as true or false."""
 
     def says(literal: bool) -> nw.Expr:
         spelt = [(text == each).fill_null(False) for each in _TRUTHS[literal]]
@@ -538,10 +538,10 @@ _REAL_DAY = (
 
 
 def day_in(text: nw.Expr, form: str) -> nw.Expr:
-    """The day that a text states in a form, as the number 20240131; NULL where it states none.
+    """The day that a text states in a form, as the number 20240131; NULL if it states none.
 
-    Text is cut into its digits, and a pattern knows which days there are. So no engine reads a
-    date, which some would refuse and some would take for the next day that there is.
+    The digits are cut out of the text, and a pattern checks the calendar. So no engine reads a
+    date: for 30 February, some would raise an error and some would take the next day.
     """
     text = nw.when(text.str.len_chars() == len(form)).then(text)
     digits = nw.concat_str(text.str.slice(first, last - first) for first, last in _cuts(form))
@@ -550,14 +550,14 @@ def day_in(text: nw.Expr, form: str) -> nw.Expr:
 
 
 def day_of(text: str, form: str) -> int | None:
-    """The same for one text."""
+    """The day that one text states in a form, as a number; None if it states none."""
     digits = "".join(text[first:last] for first, last in _cuts(form))
     is_day = re.fullmatch(_form_pattern(form)[:-1], text) and re.fullmatch(_REAL_DAY[:-1], digits)
     return int(digits) if is_day and digits >= "0001" else None
 
 
 def _cuts(form: str) -> list[tuple[int, int]]:
-    """Where year, month and day stand in text of a form."""
+    """The positions of year, month and day in text of a form."""
     return [(form.index(part), form.index(part) + len(part)) for part in ("YYYY", "MM", "DD")]
 
 
@@ -568,7 +568,7 @@ def _form_pattern(form: str) -> str:
 
 
 def moment_in(literal: object) -> tuple[bool, int] | None:
-    """The date or time that a literal is, as `moment_of` tells it; None if it is neither."""
+    """The date or time that a literal is, as `moment_of` returns it; None if it is neither."""
     with suppress(ValueError):
         if isinstance(literal, str) and _MOMENT.fullmatch(literal):
             return values.moment_of(datetime.fromisoformat(literal))
@@ -576,7 +576,7 @@ def moment_in(literal: object) -> tuple[bool, int] | None:
 
 
 def moments(value: nw.Expr, kind: Any, edge: Callable[[int], Any]) -> Reading:
-    """Dates and times, exactly; `edge` makes the value so many units of the column after 1970.
+    """Dates and times, exactly; `edge(n)` is the value n units of the column after 1970.
 
     A literal with a zone matches no time without one.
     """
@@ -596,13 +596,13 @@ def moments(value: nw.Expr, kind: Any, edge: Callable[[int], Any]) -> Reading:
 
 
 def _moment(kind: Any, in_sql: bool, whole: int) -> nw.Expr:
-    """A date or time of a type, so many of its units after 1970."""
+    """A date or time of a type, `whole` units after 1970."""
     if not isinstance(kind, nw.Datetime):
         day = date(1970, 1, 1) + timedelta(whole)
         return nw.lit(str(day)).cast(kind) if in_sql else nw.lit(day, kind)
     passed = timedelta(microseconds=whole * values.NANOSECONDS[kind.time_unit] // 1000)
     time = datetime(1970, 1, 1, tzinfo=UTC if kind.time_zone else None) + passed
-    # Spark would take what Python calls a time for one of its driver's time zone.
+    # Spark would read a Python time as a time in the zone of the driver.
     text = time.isoformat(" ", "microseconds")
     return nw.lit(text).cast(kind) if in_sql else nw.lit(time, kind)
 
@@ -610,7 +610,7 @@ def _moment(kind: Any, in_sql: bool, whole: int) -> nw.Expr:
 def _settled(
     sign: str, literal: Fraction, low: int, high: int, compare: Callable[[str, int], nw.Expr]
 ) -> nw.Expr | bool:
-    """The same comparison with a whole number from `low` to `high`; or its one outcome."""
+    """An equal comparison with a whole number from `low` to `high`; or a bool, if it is fixed."""
     whole = math.floor(literal)
     if whole != literal:
         if sign == "=":

@@ -1,12 +1,12 @@
-"""Private answers with their facts: what mechanisms may know of counts, and nobody may see.
+"""Private answers with their facts: only mechanisms may read them.
 
 A count says how many units (people, baskets, rows) an item has. Counts over a public domain can be
-looked at in three ways. As *groups* they are values, and how many items have each. A Top-K needs no
-more; its winners are then looked up. As a *stream* they come a chunk at a time, for a Sparse
-Vector. *Expanded* they are one number for every item.
+read in three forms. *Groups* are the different values, with the number of items that have each; a
+Top-K needs no more, and its winners are looked up afterwards. A *stream* gives a chunk at a time,
+for a Sparse Vector. *Expanded* counts are one number for every item.
 
-Mechanisms compare the facts with their own claims. They refuse answers that contradict them. A bare
-array states no facts, so there the mechanism's claims are taken as they are.
+Mechanisms compare the facts with their own claims, and refuse answers that contradict them. A bare
+array states no facts, so there only the mechanism's claims count.
 """
 
 import functools
@@ -27,16 +27,16 @@ from dpgap.exact.reals import Integers as Integers
 from dpgap.question import Question
 
 # --------------------------------------------------------------------------------------------------
-# Errors that carry nothing private away.
+# Errors without private data.
 #
-# Engines quote rows in their error messages. None of those passes through: `with_masked_errors`
-# answers in words of our own.
+# Engines quote rows in their error messages. None of these passes through: `with_masked_errors`
+# raises an error in our own words.
 #
-# An exception also holds the frames that it went through, and a frame holds its variables. Error
-# trackers log errors with their variables, and would log private answers. So everything that takes
-# answers empties the frames of its errors before they reach the caller. Which lines failed can
-# still be read. Frames of the caller, and errors that the caller was handling, are left as they
-# are.
+# An exception also holds the stack frames that it went through, and a frame holds its variables.
+# Error trackers log errors with their variables, and would log private answers. So every function
+# that takes answers empties the frames of its errors before they reach the caller. The traceback
+# still shows which lines failed. Frames of the caller, and errors that the caller was handling, are
+# not changed.
 
 
 _Given = ParamSpec("_Given")
@@ -49,7 +49,7 @@ UNREADABLE = (
 )
 
 _LET_THROUGH = (KeyboardInterrupt, SystemExit, GeneratorExit)
-"""Errors that no engine makes."""
+"""Errors that no engine raises."""
 
 
 def with_masked_errors(
@@ -57,18 +57,18 @@ def with_masked_errors(
     otherwise: str = UNREADABLE,
     error: type[Exception] = ValueError,
 ) -> _Result:
-    """What `action` gives, or an error that says `otherwise` and nothing of the engine's."""
+    """The result of `action`, or an error that says `otherwise` and nothing from the engine."""
     try:
         return action()
     except _LET_THROUGH:
         raise
-    except BaseException:  # what it says may quote a row; Polars panics outside Exception
+    except BaseException:  # its message may quote a row; panics of Polars are no `Exception`
         pass
     raise error(otherwise) from None
 
 
 def errors_without_answers(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
-    """The same function, whose errors hold nothing that it was given or worked with."""
+    """Decorate a function: its errors hold none of its arguments and variables."""
 
     @functools.wraps(function)
     def call(*given: _Given.args, **named: _Given.kwargs) -> _Result:
@@ -84,14 +84,14 @@ def errors_without_answers(function: Callable[_Given, _Result]) -> Callable[_Giv
 
 
 def _empty_frames(error: BaseException, handled: BaseException | None) -> None:
-    """Empty all frames below the caller's, of the error and of those that led to it."""
+    """Empty all frames below the caller's, for the error and for the errors that caused it."""
     waiting, done = [error], {id(handled)}
     while waiting:
         each = waiting.pop()
         if id(each) in done:
             continue
         done.add(id(each))
-        traceback.clear_frames(each.__traceback__)  # leaves alone those that still run
+        traceback.clear_frames(each.__traceback__)  # does not touch frames that still run
         waiting += [led for led in (each.__cause__, each.__context__) if led is not None]
         if isinstance(each, BaseExceptionGroup):
             waiting += each.exceptions
@@ -101,46 +101,46 @@ def _empty_frames(error: BaseException, handled: BaseException | None) -> None:
 
 
 MAX_EXPANDED = 10**8
-"""The most items of a domain that are written out as an array."""
+"""The most items of a domain that are expanded to an array."""
 
 _FEW = 1 << 16
 
 
 def redacted_repr(value: object) -> str:
-    """What a value that holds private numbers shows of itself."""
+    """The `repr` of a value that holds private numbers: only the name of its type."""
     return f"<private: {type(value).__name__}>"
 
 
 class Found(NamedTuple):
-    """Members of groups: their places in the public domain, and what they are called."""
+    """Members of groups: their positions in the public domain, and their labels."""
 
     positions: Integers
-    """−1 where the domain has no order."""
+    """−1 if the domain has no order."""
     labels: tuple[Any, ...] | None
 
 
 class Groups(NamedTuple):
-    """Answers by value: how many have each, and how to find the members."""
+    """Answers by value: the number of answers with each value, and how to find the members."""
 
     values: NDArray[Any]
     sizes: Integers
     find: Callable[[Integers, Integers], Found]
-    """Called with groups and places in them: whole numbers from 0 up, below the group's size."""
+    """Called with groups and indices in them: whole numbers from 0, below the group's size."""
 
     def __repr__(self) -> str:
         return redacted_repr(self)
 
 
 class Chunk(NamedTuple):
-    """Some of the answers of a stream: their values and how to name them."""
+    """Some of the answers of a stream: their values, and how to find their labels."""
 
     values: Integers
     found: Callable[[Integers], Found]
-    """Called with places in this chunk."""
+    """Called with indices in this chunk."""
     places: Integers | None = None
-    """Where the values stand in this chunk, in rising order; None if every place has a value."""
+    """The indices of the values in this chunk, in rising order; None if every index has one."""
     size: int = 0
-    """With `places`: how many answers this chunk has. Those without a value are 0."""
+    """With `places`: how many answers this chunk has. Answers without a value are 0."""
 
     def __repr__(self) -> str:
         return redacted_repr(self)
@@ -151,7 +151,7 @@ class Chunk(NamedTuple):
         return self.values.size if self.places is None else self.size
 
     def at(self, places: Integers) -> Integers:
-        """The answers at some places."""
+        """The answers at some indices."""
         if self.places is None:
             return self.values[places]
         answers = np.zeros(places.size, dtype=np.int64)
@@ -181,23 +181,23 @@ class PrivateCounts(ABC):
     """Counts over a public domain that carry their facts and never show a value."""
 
     labels: Sequence[Any] | None
-    """The public domain in order, where it is known here."""
+    """The public domain in order, if it is known here."""
     _: KW_ONLY
     sensitivity: Fraction
-    """How many steps one unit can move an answer."""
+    """The most steps that one unit can move an answer."""
     monotonic: bool
     origin: Question | None = None
     reach: int | None = None
-    """How many items one unit can move at most, with groups how many pairs; None: any number."""
+    """The most items (with groups, pairs) that one unit can move; None: any number."""
     step: Fraction = Fraction(1)
-    """What answers are whole numbers of: 1 for counts."""
+    """The step: answers are whole multiples of it. It is 1 for counts."""
     unknown: bool = False
-    """Whether nobody listed the items: then which there are, and how many, is private."""
+    """Whether no domain was stated: then the items that occur, and their number, are private."""
 
     def __len__(self) -> int:
-        """How many items the domain has; private, and refused, where items are unknown."""
+        """How many items the domain has. If items are unknown, this is private and refused."""
         if self.unknown:
-            raise TypeError("how many items there are is private where nobody listed them")
+            raise TypeError("the number of items is private if no domain is stated")
         return self._size
 
     @property
@@ -251,7 +251,7 @@ class PrivateCounts(ABC):
     def _at(self, positions: Integers) -> Found:
         labels = self.labels or ()
         named = tuple(labels[at] for at in positions.tolist())
-        # Where an item stands among those present would tell of the others.
+        # The index of an item among those present would reveal something about the others.
         return Found(np.full_like(positions, -1) if self.unknown else positions, named)
 
     def close(self) -> None:  # noqa: B027 - most have nothing to let go of
@@ -274,7 +274,7 @@ class CountsInMemory(PrivateCounts):
 
     labels: Sequence[Any]
     positions: Integers
-    """Where in `labels` the items are that are present."""
+    """The positions in `labels` of the items that are present."""
     counts: Integers
     """The count of each present item."""
 
@@ -306,7 +306,7 @@ class CountsInMemory(PrivateCounts):
         if not many:
             return np.empty(0, dtype=np.int64)
         present, ranks = np.sort(self.positions), secure_bits().distinct(many, self.absent)
-        # Before the i-th present item there are as many absent ones as its position is above i.
+        # The number of absent items before the i-th present item is its position minus i.
         return ranks + np.searchsorted(present - np.arange(present.size), ranks, side="right")
 
     def in_order(self) -> Iterator[Chunk]:
@@ -317,8 +317,8 @@ class CountsInMemory(PrivateCounts):
     def shuffled(self) -> Chunks:
         """All counts in a fresh random order, as one chunk: every order is equally likely.
 
-        Present items get distinct random places, and absent items have all the others. Which
-        absent item stands at a place is drawn only when that place is named.
+        Present items get distinct random positions, and absent items have all the others. The
+        absent item at a position is drawn only when its name is needed.
         """
         taken, order = secure_bits().scattered(self.positions.size, len(self.labels))
 
@@ -333,7 +333,7 @@ class CountsInMemory(PrivateCounts):
 
 
 def tally(counts: Integers) -> tuple[Integers, Integers]:
-    """The values that occur and how often; in linear time where they are not far apart."""
+    """The values that occur and how often; in linear time if they are not far apart."""
     if not counts.size or int(counts.min()) < 0 or int(counts.max()) > 4 * counts.size + _FEW:
         return np.unique(counts, return_counts=True)
     sizes = np.bincount(counts)
@@ -356,9 +356,9 @@ def require_facts(
     grid: Fraction | None = None,
     unknown: bool = False,
 ) -> None:
-    """Refuse answers that contradict what a mechanism claims of them.
+    """Refuse answers that contradict the claims of a mechanism.
 
-    `unknown` says that the mechanism also takes items that nobody listed.
+    `unknown` says that the mechanism also takes answers without a stated domain.
     """
     if answers.unknown and not unknown:
         raise ValueError(_UNKNOWN)
@@ -380,7 +380,7 @@ def require_facts(
 
 
 def require_reach(answers: PrivateCounts) -> int:
-    """The most answers that one unit moves; refuse answers of which that is not known."""
+    """The most answers that one unit moves; refuse answers if this is not known."""
     if answers.reach is None:
         raise ValueError("answers must have a reach: state max_items, the most items of one unit")
     return answers.reach
@@ -389,7 +389,7 @@ def require_reach(answers: PrivateCounts) -> int:
 def array_of(
     answers: "ArrayLike | PrivateCounts", *, sensitivity: Fraction, monotonic: bool = False
 ) -> ArrayLike:
-    """The answers as an array, if they do not contradict what a mechanism claims."""
+    """The answers as an array, if they do not contradict the claims of a mechanism."""
     if not isinstance(answers, PrivateCounts):
         return answers
     require_facts(answers, sensitivity=sensitivity, monotonic=monotonic)
@@ -403,7 +403,7 @@ def array_of(
 class CountsByGroup(dict[Any, PrivateCounts]):
     """The counts of every group, in the order in which the groups were stated.
 
-    Groups share what an engine keeps: closing one of them, or all together, closes all.
+    Groups share the resources of an engine: closing one group closes all.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""The counting query: how many distinct units each item has, and which items are wanted.
+"""The counting query: how many distinct units each item of a domain has.
 
 It is written once, in Narwhals, for every frame and engine. NULL units and NULL items are dropped,
-and NaN is NULL. So adding or removing one unit moves every count by at most one, and all in the
-same direction, however many rows it has.
+and NaN is NULL. So one more or one less unit, with any number of rows, moves every count by at most
+one, and all counts in the same direction.
 """
 
 import re
@@ -29,7 +29,7 @@ _COUNTABLE = (*TEXTS, "Boolean", "Float32", "Float64")
 
 
 def rows_of(frame: Frame, columns: dict[str, str]) -> Frame:
-    """The rows that have a value in all these columns, which are called by their roles."""
+    """The rows that have a value in all these columns; the columns get the names of their roles."""
     if frame.implementation.is_pandas():  # which alone may hold anything
         names = list(dict.fromkeys(columns.values()))
         frame = with_masked_errors(lambda: nw.from_native(plain_frame(frame.to_native(), names)))
@@ -40,7 +40,7 @@ def rows_of(frame: Frame, columns: dict[str, str]) -> Frame:
 
 
 def states_numbers(frame: Frame, name: str) -> bool:
-    """Whether the schema, and not somebody's row, tells that a column holds numbers."""
+    """Whether the schema (not somebody's row) says that a column holds numbers."""
     return name not in guessed(frame) and bool(frame.collect_schema()[name].is_numeric())
 
 
@@ -75,7 +75,7 @@ def _comparable_rows(frame: Frame, columns: dict[str, str], schema: nw.Schema) -
 
 
 def _comparable(name: str, kind: DType, role: str, *, is_coded: bool) -> nw.Expr:
-    """A column whose equal values are equal to every engine, and that can be fetched."""
+    """A column that can be fetched, and whose equal values are equal for every engine."""
     if role == "amount" or (is_coded and kind == nw.Categorical):
         return nw.col(name)  # amounts are compared with nothing
     if type(kind).__name__ in ("Categorical", "Enum", "Int128", "UInt128"):
@@ -86,8 +86,8 @@ def _comparable(name: str, kind: DType, role: str, *, is_coded: bool) -> nw.Expr
 def is_finite(value: nw.Expr) -> nw.Expr:
     """Whether a float is neither NaN nor infinite.
 
-    DuckDB's `isnan` trusts the statistics of Parquet files, which know no NaN. But a difference is
-    NaN for NaN and for infinity, whatever statistics say.
+    DuckDB's `isnan` trusts the statistics of Parquet files, which ignore NaN. But x − x is NaN for
+    NaN and for infinity, whatever the statistics say.
     """
     return value - value == 0.0
 
@@ -111,10 +111,10 @@ def keep_range(rows: Lazy, kind: DType, labels: range) -> Lazy:
 
 
 def keep_listed(rows: Lazy, column: str, kind: DType, listed: Lazy) -> Lazy:
-    """The rows whose value in a column is listed, which is then called by its position.
+    """The rows whose value in a column is listed; the position in the list replaces the value.
 
-    `listed` is a frame of `item` and `position`. Items are whole numbers where the column holds
-    such, or texts.
+    `listed` is a frame of `item` and `position`. Items are whole numbers if the column holds whole
+    numbers, else texts.
     """
     are_numbers = listed.collect_schema()["item"].is_integer()
     value = nw.col(column) if are_numbers else _as_text(kind, column)
@@ -130,11 +130,11 @@ def _others(rows: Lazy, column: str = "item") -> list[str]:
 
 
 def _as_number(kind: DType, low: int, high: int, column: str = "item") -> nw.Expr:
-    """Items as whole numbers, NULL where they are none; in a CASE, so that no cast can fail."""
+    """Items as whole numbers, or NULL; the cast is inside a CASE, so it cannot fail."""
     item = nw.col(column)
     if kind == nw.String:
         item = short(item, 19)
-        # To Java "$" also stands before a last line break of any kind, which no cast would take.
+        # In Java, "$" also matches before a last line break; a cast would fail on this.
         is_number = item.str.contains("^(0|-?[1-9][0-9]{0,17})$") & ~item.str.contains("[^0-9-]")
     elif kind.is_float():
         is_number = item.is_between(float(-_LARGEST), float(_LARGEST)) & (item.floor() == item)
@@ -144,15 +144,15 @@ def _as_number(kind: DType, low: int, high: int, column: str = "item") -> nw.Exp
 
 
 def short(text: nw.Expr, most: int) -> nw.Expr:
-    """Text of at most so many letters, NULL where there are more.
+    """Text of at most `most` letters; longer text becomes NULL.
 
-    It goes before every pattern, in a CASE of its own: PostgreSQL looks for none in 256 MB.
+    Use it before every pattern, in a CASE of its own: PostgreSQL fails on patterns in 256 MB.
     """
     return nw.when(text.str.len_chars() <= most).then(text)
 
 
 def _as_text(kind: DType, column: str = "item") -> nw.Expr:
-    """Items as the text that they are compared by; NULL where numbers are not whole."""
+    """Items as the text by which they are compared; NULL for numbers that are not whole."""
     item = nw.col(column)
     if kind == nw.Boolean:
         return nw.when(item).then(nw.lit("true")).otherwise(nw.lit("false"))
@@ -164,22 +164,22 @@ def _as_text(kind: DType, column: str = "item") -> nw.Expr:
 _EXPONENT = "(?:[eE][+-]?(?:0?[0-9]?[0-9]|1[0-9][0-9]|2[0-3][0-9]))?$"
 _NUMBER = "^[+-]?(?:[0-9]+(?:[.][0-9]*)?|[.][0-9]+)" + _EXPONENT
 _THOUSANDS = "[. '’\u00a0\u202f]"
-"""What may stand before each three digits where a comma is the decimal mark."""
+"""Marks that may separate thousands if a comma is the decimal mark."""
 _NUMBER_WITH_COMMA = (
     f"^[+-]?(?:(?:[0-9]+|[0-9]{{1,3}}(?:{_THOUSANDS}[0-9]{{3}})+)(?:,[0-9]*)?|,[0-9]+)" + _EXPONENT
 )
 LONGEST = 64
-"""Which texts are numbers, in filters and in sums: so limited that no engine overflows."""
+"""The pattern of texts that are numbers, in filters and sums; no engine overflows on them."""
 
 
 def number_in(text: nw.Expr, engine: nw.Implementation, decimal: str = ".") -> nw.Expr:
-    """The number that a text is, NULL where it is none; in a CASE, so that no cast can fail.
+    """The number that a text states, or NULL; the cast is inside a CASE, so it cannot fail.
 
-    The length is looked at first: no engine takes a text of any length for a pattern. To Java and
-    Python "$" also stands before a last line break, which no cast would take.
+    The length is checked first: no engine can match a pattern in text of any length. In Java and
+    Python, "$" also matches before a last line break, and a cast would fail on this.
     """
     text = short(text, LONGEST)
-    if decimal == ",":  # in files alone, and so in DuckDB
+    if decimal == ",":  # only in files, and so in DuckDB
         text = nw.when(text.str.contains(_NUMBER_WITH_COMMA)).then(text)
         text = text.str.replace_all(_THOUSANDS, "").str.replace_all(",", ".", literal=True)
     is_number = text.str.contains(_NUMBER)
@@ -189,39 +189,39 @@ def number_in(text: nw.Expr, engine: nw.Implementation, decimal: str = ".") -> n
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number, as `number_in` tells."""
+    """Whether a text is a number for `number_in`."""
     return len(text) <= LONGEST and re.fullmatch(_NUMBER[:-1], text) is not None
 
 
 # --------------------------------------------------------------------------------------------------
-# The bounded query: what each unit adds to each item, cut to what one unit may add.
+# The bounded query: what each unit adds to each item, within the bounds of one unit.
 #
-# Rows go one way: those of public items and groups stay; amounts become whole steps; rows of one
-# unit, group and item are added up; a unit keeps a few of its groups, then a few of its items; what
-# it adds to each is clipped; and units are added up.
+# The steps, in this order: rows of public items and groups stay; amounts become whole steps; rows
+# of one unit, group and item are added up; a unit keeps a few of its groups, then a few of its
+# items; the amount that it adds to each is clipped; and units are added up.
 #
-# What a unit keeps is decided by a secret order of its own groups and items. It depends on a fresh
-# key and on that unit's rows alone, so no unit moves what another one keeps. Privacy needs no more
-# than that of the order. The key is secret and fresh so that no item is favoured.
+# A secret order of a unit's groups and items decides which of them it keeps. The order depends only
+# on a fresh key and on this unit's rows. So no unit changes what another one keeps; privacy needs
+# no more. The key is secret and fresh so that no item is favoured.
 #
-# An amount is a number or nothing. NULL, NaN, infinity and text that is no number, as filters read
-# it, are no amount, and a row without an amount is left out from the start. Each row is rounded by
-# itself: floats that are added up would depend on the order of rows, and so on other units. Sums
-# are of whole numbers that cannot overflow, as rows and totals lie within public bounds.
+# An amount is a number. NULL, NaN, infinity and text that is no number (as filters read it) are no
+# amounts, and a row without an amount is left out from the start. Each row is rounded by itself: a
+# sum of floats would depend on the order of rows, and so on other units. Sums are of whole numbers
+# that cannot overflow, because rows and totals are within public bounds.
 
 
 MOST_OF_A_ROW = 1 << 53
-"""No row has more steps than this, whatever its amount."""
+"""The most steps of a row; larger amounts are clipped."""
 
 MOST_OF_ALL = 1 << 55
-"""No total has more steps than this, so that it fits on the grids of all measurements."""
+"""The most steps of a total, so that it fits on the grids of all measurements."""
 
 _NOTHING = 1e-100
 """Amounts below this are 0."""
 
 
 def steps_of(rows: Lazy, question: Question) -> Lazy:
-    """The rows that have an amount, which becomes whole `steps`: ⌊amount/step + ½⌋."""
+    """The rows that have an amount, with it in whole `steps`: ⌊amount/step + ½⌋."""
     amount, others = nw.col("amount"), _others(rows, "amount")
     number = _as_float(rows.collect_schema()["amount"], rows.implementation, question.decimal)
     floats = rows.with_columns(number.alias("amount"))
@@ -236,7 +236,7 @@ def steps_of(rows: Lazy, question: Question) -> Lazy:
 
 
 def _as_float(kind: DType, engine: nw.Implementation, decimal: str) -> nw.Expr:
-    """Amounts as floats; NULL where text is no number."""
+    """Amounts as floats; NULL for text that is no number."""
     amount = nw.col("amount")
     if kind.is_integer() or kind.is_float():
         return amount.cast(nw.Float64)
@@ -248,10 +248,10 @@ def _as_float(kind: DType, engine: nw.Implementation, decimal: str) -> nw.Expr:
 
 
 def add_up(engine: Any, rows: Lazy, question: Question, size: int | None) -> Lazy:
-    """What all units add to each item of each group: a frame of `item`, `units` and maybe `group`.
+    """The sum over units for each item of each group: a frame of `item`, `units`, maybe `group`.
 
-    `size` is how many public items there are, where that is known here. Bounds that no unit can
-    reach are not enforced. Where units are only counted, no engine is needed.
+    `size` is the number of public items, if it is known here. Bounds that no unit can reach are not
+    enforced. If units are only counted, no engine is needed.
     """
     names = list(rows.collect_schema())
     cells: list[str] = [name for name in ("group", "item") if name in names]
@@ -285,18 +285,18 @@ def _keep_few(
 
 
 # --------------------------------------------------------------------------------------------------
-# Which rows and counts are of public items and groups, if the types of both go together.
+# Keep the rows and counts of public items and groups; refuse types that do not go together.
 #
-# Refusals look at types alone, never at a row.
+# Refusals depend only on types, never on a row.
 
 
 TWO_TABLES = f"{UNREADABLE} (where domain is a table too, it must be of the same connection)"
 
 
 def narrow_items(engine: Engine, rows: Lazy, domain: Stated) -> Callable[[Lazy], Lazy]:
-    """How frames with an `item` as `rows` have it are narrowed to a domain's items.
+    """A function that narrows frames with the same `item` column as `rows` to a domain's items.
 
-    Items of a list are then called by their position.
+    The positions of a list's items then replace the items.
     """
     kind = with_masked_errors(lambda: rows.collect_schema()["item"])
     if domain is None:
@@ -316,7 +316,7 @@ def narrow_items(engine: Engine, rows: Lazy, domain: Stated) -> Callable[[Lazy],
 
 
 def narrow_groups(engine: Engine, rows: Lazy, groups: Domain | None) -> Callable[[Lazy], Lazy]:
-    """How rows are narrowed to those of public groups, which are called by their position."""
+    """A function that narrows rows to public groups; positions then replace the groups."""
     if groups is None:
         return lambda narrowed: narrowed
     kind = with_masked_errors(lambda: rows.collect_schema()["group"])
@@ -342,16 +342,16 @@ def _known(engine: Engine, domain: Lazy, kind: DType) -> Lazy:
 
 
 def _listed(engine: Engine, domain: Domain, kind: DType) -> Lazy:
-    """Listed items with their positions: as numbers where the column has such, else as texts."""
+    """Listed items with their positions: as numbers if the column holds these, else as texts."""
     numbers = [whole(label) for label in domain.labels]
     if kind.is_integer() and all(n is None or abs(n) < 1 << 63 for n in numbers):
         return engine.list_items(numbers)
-    # Text that is no UTF-8 can be no item of an engine's tables.
+    # Text that is not UTF-8 cannot be an item in an engine's tables.
     return engine.list_items([None if _NO_UTF_8.search(text) else text for text in domain.texts])
 
 
 def require_exact_text(engine: Engine, column: Lazy, name: str) -> None:
-    """Refuse a column whose collation takes different texts for equal.
+    """Refuse a column whose collation treats different texts as equal.
 
     Otherwise the label shown would depend on row order.
     """

@@ -1,6 +1,6 @@
-"""Where a table is: a frame, a file or a database; which columns it states; how files are read.
+"""Sources of tables (frames, files, databases): their addresses, columns, and how files are read.
 
-Whatever an engine says of a row stays inside: its errors become ours, which name columns and files.
+Errors of an engine may quote rows. So they are replaced by ours, which name columns and files.
 """
 
 import codecs
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------
-# Tables by their address, and what is public of any table: where it is, and its columns.
+# Tables by their address, and the public facts of any table: its address and its columns.
 #
-# An address is postgresql://user@host/database?table=sales. Ibis speaks to the database; whatever
-# it accepts as an address will do. The address as it was given is never shown again, since it may
-# hold a password.
+# An address is postgresql://user@host/database?table=sales. Ibis connects to the database, and
+# accepts many kinds of addresses. The address is never shown as it was given, because it may hold a
+# password.
 #
-# Public facts come from names and schemas, never from rows. The same table has the same facts
-# whoever reads it, as far as its types are stated at all:
+# Public facts come from names and schemas, never from rows. Every reader gets the same facts of a
+# table, as far as its types are stated:
 #
-# - A CSV file states no types. Its columns are text, which is how they are read.
-# - Lines of JSON state no columns. Which keys they have is private, so no column is told.
+# - A CSV file states no types. Its columns are read as text.
+# - Lines of JSON state no columns. Their keys are private, so no column is a public fact.
 # - pandas takes the types of most columns from their rows: one row without a number turns whole
-#   numbers into floats, and one text turns them into objects. So a column of pandas is told without
-#   its type, unless that was asked for (as "Int64", and those of Arrow).
+#   numbers into floats, and one text turns them into objects. So the type of a column of pandas is
+#   no public fact, unless the user asked for it ("Int64", types of Arrow).
 # - Every other column has the type that its frame, file or database states.
 
 
@@ -57,7 +57,7 @@ Families = tuple[tuple[str, str], ...]
 """Names of columns, and the families of their types."""
 
 _ASKED_FOR = re.compile("U?Int(8|16|32|64)|Float(32|64)|boolean")
-"""Types that pandas gives to no column by itself; beside them those of Arrow."""
+"""Types that pandas never infers; the types of Arrow are others."""
 
 _FAMILIES = {
     "String": "text",
@@ -81,22 +81,22 @@ _UNREACHABLE = "table could not be reached: check its address, the server and yo
 
 
 class Source(NamedTuple):
-    """A table that was found, which of its columns to look at, and what is public of it."""
+    """A table that was found, the columns to read, and its public facts."""
 
     table: Any
-    """What Narwhals can make a frame of."""
+    """The native frame, for Narwhals."""
     unit: str
     item: str
     domain: Any = None
-    """As it was stated, or a column that stands beside the table."""
+    """The domain as it was stated, or a column in the same engine as the table."""
     domain_address: str | None = None
-    """Where the table of that column is."""
+    """The address of the table with that column."""
     name: str | None = None
     address: str | None = None
     columns: Families | None = None
-    """All columns that a file states; None where a frame states them."""
+    """All columns that a file states; None if the frame states them."""
     database: "DuckDBPyConnection | None" = None
-    """What a file was opened in."""
+    """The DuckDB in which a file was opened."""
 
 
 def columns_of(frame: Frame) -> Families:
@@ -106,7 +106,7 @@ def columns_of(frame: Frame) -> Families:
 
 
 def guessed(frame: Frame) -> set[str]:
-    """The columns whose types pandas took from their rows, as far as anybody can tell."""
+    """The columns whose types pandas inferred from rows, as far as this can be known."""
     if not frame.implementation.is_pandas_like():
         return set()
     kinds = frame.to_native().dtypes.items()
@@ -114,7 +114,7 @@ def guessed(frame: Frame) -> set[str]:
 
 
 def is_asked_for(kind: Any) -> bool:
-    """Whether a type of pandas is one that somebody stated, whatever the rows hold."""
+    """Whether a type of pandas is one that only a user states: pandas never infers it."""
     return type(kind).__name__ == "ArrowDtype" or bool(_ASKED_FOR.fullmatch(str(kind)))
 
 
@@ -125,7 +125,7 @@ def _family(kind: DType) -> str:
 
 
 def require_given(unit: str | None, item: str | None) -> tuple[str, str]:
-    """The same two names; refused if one is missing."""
+    """Return both names; refuse if one is missing."""
     if unit is not None and item is not None:
         return unit, item
     missing = [role for role, name in (("unit", unit), ("item", item)) if name is None]
@@ -142,21 +142,21 @@ def require_columns(columns: Sequence[str], *names: str, is_stated: bool = False
 
 
 def no_column(name: str, columns: Sequence[str], *, is_known: bool) -> str:
-    """The message that there is no such column, with similar names and those that there are.
+    """The message that there is no such column, with similar names and the existing columns.
 
-    The columns of a text file without a header, and of a frame that was read from it, are
-    somebody's row. So they are told only if it is known that they are names: if a schema states
-    them, or if another name that was asked for is among them. A name that is only near proves
-    nothing: "patient 17" is near to "patient".
+    If a text file has no header, its "columns" are the values of somebody's row; so are those of a
+    frame that was read from it. So the message lists columns only if they are surely names: if a
+    schema states them, or if another name that the user gave is among them. A similar name proves
+    nothing: "patient 17" is similar to "patient".
 
     >>> no_column("drugs", ["age", "drug"], is_known=True)
     "there is no column 'drugs' in the table (did you mean drug?); it has age, drug"
     >>> no_column("patient", ["patient 17", "aspirin"], is_known=False)
-    "there is no column 'patient' in the table; look up what its columns are called"
+    "there is no column 'patient' in the table; look up the names of its columns"
     """
     said = f"there is no column {name!r} in the table"
     if not is_known:
-        return f"{said}; look up what its columns are called"
+        return f"{said}; look up the names of its columns"
     small = {each.lower(): each for each in reversed(columns)}
     near = [small[each] for each in difflib.get_close_matches(name.lower(), small)]
     more = f" and {len(columns) - _MOST_NAMES} more" if len(columns) > _MOST_NAMES else ""
@@ -173,9 +173,9 @@ def is_url(table: object) -> TypeGuard[str]:
 
 
 def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStack) -> Source:
-    """The table that a URL names, and the domain: "products:id" is a column beside it.
+    """The table that a URL names, and the domain: "products:id" is a column in the same database.
 
-    `resources` keep the connection.
+    `resources` keep the connection open.
     """
     parts, options = read_url(url)
     name, schema = options.pop("table", None), options.pop("schema", None)
@@ -242,7 +242,7 @@ def _disconnect(database: Any) -> None:
 
 
 def _current(database: Any, what: str) -> str:
-    """The schema ("current_database") or database ("current_catalog") that is meant unnamed."""
+    """The default schema ("current_database") or database ("current_catalog")."""
     with suppress(Exception):  # some databases have none
         return str(getattr(database, what))
     return ""
@@ -252,14 +252,14 @@ def _current(database: Any, what: str) -> str:
 # Files to tables, through embedded DuckDB: Parquet, CSV, JSON lines and FIMI, plain or gzipped.
 #
 # How a file is read depends on its name and, for CSV, on its first line; never on its rows. Columns
-# of CSV files are text, and an empty field is NULL. A line of JSON is read by itself: its keys are
-# exact, its plain values are text, and a line that is no object has no item. So a key that no line
-# has is no error: all counts are 0. A line may have up to 16 MB.
+# of CSV files are text, and an empty field is NULL. Each line of JSON is read by itself: its keys
+# are exact, its plain values are text, and a line that is no object has no item. So a key that no
+# line has causes no error: all counts are 0. A line may have up to 16 MB.
 #
-# A CSV record that is torn, too long or has too many or too few fields is refused, as is text that
-# is not UTF-8; unless an encoding is stated. Then Python decodes the file into one of UTF-8, which
-# DuckDB reads, and which is gone with the table. What cannot be decoded is U+FFFD there, and a
-# field that has this character is NULL.
+# A CSV record that is incomplete, too long, or has too many or too few fields is refused. Text that
+# is not UTF-8 is refused too, unless an encoding is stated. Then Python decodes the file into a
+# temporary file of UTF-8, which DuckDB reads. Bytes that cannot be decoded become U+FFFD, and a
+# field with this character is NULL.
 
 
 _KINDS = {
@@ -280,17 +280,17 @@ _MAX_HEADER = 1 << 20
 _BYTES_AT_ONCE = 1 << 16
 _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _UNDECODED = "\ufffd"
-"""What Python and other programs write for bytes that they cannot decode."""
+"""The replacement character, which Python and others write for bytes that they cannot decode."""
 _CODECS = {
     "utf-8": "utf-8",
-    "latin-1": "cp1252",  # as browsers do: it differs in 80 to 9F alone
+    "latin-1": "cp1252",  # as browsers do: only 80 to 9F differ
     "cp1252": "cp1252",
     "utf-16": "utf-16-le",
 }
 
 
 def kind_of(path: str) -> str | None:
-    """Which kind of table the file's name promises."""
+    """The kind of table, by the file's name; None for other files."""
     name = path.lower()
     plain = name.removesuffix(".gz")
     kind = _KINDS.get(Path(plain).suffix)
@@ -298,7 +298,7 @@ def kind_of(path: str) -> str | None:
 
 
 def is_fimi(table: object) -> bool:
-    """Whether a table is named as a FIMI file, where each line is a unit of many items."""
+    """Whether a table has the name of a FIMI file: there each line is a unit of many items."""
     is_path = isinstance(table, str | os.PathLike) and not is_url(table)
     return is_path and kind_of(str(table)) == "fimi"
 
@@ -317,9 +317,9 @@ def read_file(
     encoding: str | None = None,
     is_cut: bool = False,
 ) -> Iterator[Source]:
-    """Open a file as a table, for as long as the block lasts; `more` are columns beside those.
+    """Open a file as a table, for as long as the block lasts; `more` are further columns.
 
-    `is_cut` says that not all that a unit has is counted.
+    `is_cut` says that units are bounded, so not all of a unit is counted.
     """
     kind = _require_kind(path)
     if kind == "fimi" and more:
@@ -340,9 +340,9 @@ def read_file(
             own = {"item": item, "unit": unit}
             if unit == "row":
                 del own["unit"]
-            if item == unit == "row":  # nothing but rows is looked at
+            if item == unit == "row":  # no column is read, only rows
                 del own["item"]
-            # Text files may call their columns anything, which not every engine takes.
+            # Columns of text files may have any name, and not every engine accepts all names.
             called = own if kind == "parquet" else {role: _other_than(role, more) for role in own}
             names = dict(zip(more, more, strict=True))
             names |= {called[role]: name for role, name in own.items()}
@@ -354,7 +354,7 @@ def read_file(
 
 
 def _decode(path: str, encoding: str, into: str) -> None:
-    """Write the text of a file in UTF-8, with U+FFFD for what cannot be decoded.
+    """Write the text of a file in UTF-8, with U+FFFD for bytes that cannot be decoded.
 
     Half a character at the end of the file is dropped.
     """
@@ -401,7 +401,7 @@ def column_in(database: "DuckDBPyConnection", path: str, column: str) -> "DuckDB
 
 
 def quoted(name: str) -> str:
-    """A column's name as SQL wants it."""
+    """A column's name, quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -418,10 +418,10 @@ def _require_kind(path: str) -> str:
 
 @contextmanager
 def embedded_database() -> Iterator["DuckDBPyConnection"]:
-    """A DuckDB of our own, for as long as the block lasts."""
+    """Open an embedded DuckDB for as long as the block lasts."""
     import duckdb
 
-    # What does not fit into memory spills into a folder that only we can read, and is deleted.
+    # DuckDB spills into a folder that only this user can read, and that is deleted afterwards.
     with tempfile.TemporaryDirectory(prefix="dpgap-") as spill:
         settings: dict[str, Any] = {
             "temp_directory": spill,
@@ -430,8 +430,8 @@ def embedded_database() -> Iterator["DuckDBPyConnection"]:
         }
         database = duckdb.connect(config=settings)
         try:
-            # How long a query takes would show in the terminal. A notebook without ipywidgets has
-            # no bar, and there DuckDB refuses to be told so.
+            # A progress bar would show in the terminal how long a query takes. A notebook without
+            # ipywidgets has no bar, and there DuckDB refuses this setting.
             bar = database.execute("SELECT current_setting('enable_progress_bar')").fetchall()
             if bar != [(False,)]:
                 database.execute("SET enable_progress_bar = false")
@@ -443,9 +443,9 @@ def embedded_database() -> Iterator["DuckDBPyConnection"]:
 def _table(
     database: "DuckDBPyConnection", path: str, names: dict[str, str], *, is_decoded: bool = False
 ) -> tuple["DuckDBPyRelation", Families]:
-    """Some columns of a file, each as what it is to be called and its name there.
+    """Some columns of a file (`names`: new name and name in the file), and all stated columns.
 
-    And all columns that the file states. `is_decoded` says that the file was decoded.
+    `is_decoded` says that the file was decoded from another encoding.
     """
     kind = _require_kind(path)
     refusal, field = _REFUSALS[kind], "{}"
@@ -461,7 +461,7 @@ def _table(
         with_masked_errors(lambda: _require_no_mark(path), f"{refusal} and no byte-order mark")
         return with_masked_errors(lambda: database.sql(_from_json(path, names)), refusal), ()
     else:
-        # A folder called "customer=5" is no column.
+        # A folder with the name "customer=5" is no column.
         reader = f"read_parquet({_literal(path)}, hive_partitioning = false)"
     table = with_masked_errors(lambda: database.sql(f"SELECT * FROM {reader}"), refusal)
     require_columns(table.columns, *names.values(), is_stated=True)
@@ -494,10 +494,10 @@ _JSON_TEXT = f"""
 
 
 def _from_json(path: str, names: dict[str, str]) -> str:
-    """A query for the values that lines have under these keys, as text.
+    """A query for the values of these keys in each line, as text.
 
-    Nothing is asked of all lines together. The first of two equal keys counts. 7, 7.0, 7e0 and "7"
-    are "7". Objects, lists and NaN are no values, and a line that is no JSON is no object.
+    Each line is read by itself. The first of two equal keys counts. 7, 7.0, 7e0 and "7" are "7".
+    Objects, lists and NaN are missing values. A line that is not JSON is skipped.
     """
     escaped = (name.replace("~", "~0").replace("/", "~1") for name in names.values())
     pointers = ", ".join(_sql_text(f"/{name}") for name in escaped)  # to keys of an object
@@ -523,16 +523,16 @@ def _require_no_mark(path: str) -> None:
 
 
 def _csv_reader(path: str, refusal: str) -> tuple[list[str], str]:
-    """The columns of a CSV file and how to read it, both from its first line alone.
+    """The columns of a CSV file and how to read it; both depend only on its first line.
 
     DuckDB would guess delimiters, quotes and comments from rows. Then one row could change how all
-    the others are read, and the counts by more than one. Where several threads read, it refuses
-    long quoted fields by where they stand. One thread reads them all; but it drops what follows a
-    quote that is never closed, so we look for such a quote first.
+    the others are read, and change counts by more than one. If several threads read, DuckDB refuses
+    long quoted fields at some positions. One thread reads all of them, but it drops everything
+    after a quote that is never closed. So we look for such a quote first.
     """
     names, delimiter = with_masked_errors(lambda: _header(path), refusal)
     if len(set(names)) < len(names):
-        raise ValueError("table must have a name of its own for every column")
+        raise ValueError("table must have a different name for every column")
     if with_masked_errors(lambda: _ends_in_quotes(path, delimiter), refusal):
         raise ValueError(refusal)
     columns = ", ".join(f"{_sql_text(name)}: 'VARCHAR'" for name in names)
@@ -549,9 +549,9 @@ def _bytes(path: str) -> gzip.GzipFile | io.BufferedReader:
 
 
 def _header(path: str) -> tuple[list[str], str]:
-    """The names of the columns, and what stands between them: whatever divides them most.
+    """The names of the columns, and the delimiter: the character that gives the most columns.
 
-    Names that are not UTF-8 are told as in other encodings: whoever reads more must state one.
+    Names that are not UTF-8 are read as cp1252; to read more, the user must state an encoding.
     """
     with _bytes(path) as file:
         data = file.read(_MAX_HEADER)
@@ -576,12 +576,12 @@ def _header(path: str) -> tuple[list[str], str]:
 
 
 def _ends_in_quotes(path: str, delimiter: str) -> bool:
-    """Whether a CSV file ends inside a quoted field; an error where it is not UTF-8.
+    """Whether a CSV file ends inside a quoted field; an error if it is not UTF-8.
 
     Quotes with only spaces between them form a group. A group of even size changes nothing. A group
-    of odd size closes a field that is open. It opens a field only where one may begin: after a
-    border and at most one space. So after the last odd group that stands elsewhere no field is
-    open, and every odd group after that opens or closes one: a turn.
+    of odd size closes an open field, or opens a field. It can open a field only after a border (a
+    delimiter or a line break) and at most one space. So after the last odd group that is elsewhere,
+    no field is open; every odd group after that opens or closes one. These are counted as turns.
     """
     borders = b"\r\n" + delimiter.encode()
     turns, text = 0, codecs.getincrementaldecoder("utf-8")()
@@ -590,7 +590,7 @@ def _ends_in_quotes(path: str, delimiter: str) -> bool:
         text.decode(data)
         while chunk := file.read(_BYTES_AT_ONCE):
             text.decode(chunk)
-            # Quotes at the end, and what stands before them, go with the next chunk.
+            # Quotes at the end, and the bytes before them, are kept for the next chunk.
             data += chunk
             known = max(len(data.rstrip(b'" ' + borders)) - 1, 0)
             turns, data = _turns(data[:known], borders, turns), data[known:]
@@ -602,10 +602,10 @@ _QUOTES = re.compile(rb'"(?: *")*')
 
 
 def _turns(data: bytes, borders: bytes, before_data: int) -> int:
-    """How many odd groups of quotes follow the last one that stands where no field may begin.
+    """How many odd groups of quotes follow the last one at which no field may begin.
 
-    Where the data have no such one, those of `before_data` count too. What stands before the data
-    is a border. Groups are looked at from the end on, as most data have such a group there.
+    If the data have no such group, the turns of `before_data` count too. A border is before the
+    data. Groups are read from the end, because most data have such a group there.
     """
     turns, backwards = 0, data[::-1]
     for group in _QUOTES.finditer(backwards):
@@ -622,17 +622,17 @@ def _sql_text(text: str) -> str:
 
 
 def _literal(path: str) -> str:
-    """The path as SQL text, with nothing in it that DuckDB would expand."""
-    absolute = Path(path).absolute()  # DuckDB takes a leading ~ for the home folder
+    """The path as SQL text, with all characters escaped that DuckDB would expand."""
+    absolute = Path(path).absolute()  # DuckDB reads a leading ~ as the home folder
     return _sql_text(glob.escape(str(absolute)))
 
 
 def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None, *, is_cut: bool) -> Source:
-    """One row for each word on each line; a word that is no whole number of a domain is NULL.
+    """One row for each word on each line; a word that cannot be in a domain of numbers is NULL.
 
-    The number of a line depends on all lines before it, and must not decide what is kept of it. So
-    if lines are cut, they are told apart by what they say, and equal ones are numbered. That takes
-    longer.
+    The number of a line depends on all lines before it. So it must not decide which of its items
+    are kept. If units are bounded, a line is identified by a hash of its text, and equal lines are
+    numbered. This takes longer.
     """
     if unit not in (None, "row", "line"):
         raise ValueError(f"unit must be 'line' (or left out) for a .dat file, not {unit!r}")
@@ -648,9 +648,9 @@ def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None, *, is_cut
 
 
 def _words(path: str, line: str) -> str:
-    """A query for the words of every line; `line` says how lines are told apart."""
-    # Most lines have spaces only, and looking first is cheaper than replacing. A delimiter that no
-    # line can hold leaves lines whole.
+    """A query for the words of every line; `line` is the SQL expression that identifies a line."""
+    # Most lines have only spaces, and searching for tabs is cheaper than replacing them. No line
+    # contains the delimiter, so lines stay whole.
     most = (1 << 62) - 1
     return f"""
         SELECT line, CASE WHEN CAST(number AS VARCHAR) = word
@@ -668,14 +668,14 @@ def _words(path: str, line: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# Text that is no UTF-8 is no value in its row, whatever frame has it.
+# Text that is not UTF-8 is a missing value, in every kind of frame.
 #
-# Arrow takes bytes for text without a look. So frames of Arrow, and those that were made of them,
-# may hold text that is none. One such text would refuse the call, or be taken for another one.
+# Arrow does not check that text is UTF-8. So frames of Arrow, and frames that were made from them,
+# may hold bytes that are no text. One such value would make the call fail, or count as another one.
 
 
 def with_valid_text(frame: Frame, names: Iterable[str]) -> Frame:
-    """The same rows; text in these columns that is no UTF-8 is NULL. A lazy frame stays lazy."""
+    """The same rows; text in these columns that is not UTF-8 is NULL. A lazy frame stays lazy."""
     change = _CHANGES.get(frame.implementation)
     if change is None:
         return frame
@@ -686,7 +686,7 @@ def with_valid_text(frame: Frame, names: Iterable[str]) -> Frame:
 
 
 def _in_arrow(table: Any, names: list[str]) -> Any:
-    """A table of Arrow; it has no views of text and bytes, which Arrow itself cannot filter."""
+    """A table of Arrow without views of text and bytes, which Arrow itself cannot filter."""
     for place, field in enumerate(table.schema):
         column = _valid(table[place]) if field.name in names else table[place]
         if str(field.type).endswith("_view"):
@@ -735,7 +735,7 @@ def _in_duckdb(relation: Any, names: list[str]) -> Any:
 
 
 def _valid(column: Any) -> Any:
-    """A column of Arrow without text that is no UTF-8; itself where there is none."""
+    """A column of Arrow without text that is not UTF-8; the same column if all text is valid."""
     import pyarrow
 
     kind = getattr(column.type, "value_type", column.type)  # of a dictionary, what it lists

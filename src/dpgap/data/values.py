@@ -1,18 +1,18 @@
-"""What a value is called: one text for every value, whatever the type of its column.
+"""The text of a value: one text for every value, in a column of any type.
 
 Two values are the same unit, or the same item, if they have the same text. Each value is read by
-itself. So no row decides how another one is read, and none decides whether a table is refused:
+itself. So no row decides how another one is read, or whether a table is refused:
 
 - Text is itself.
 - Numbers that Python calls equal have one text: 7, 7.0, Decimal("7.0") and NumPy's 7 are "7", as in
   a file. Whole numbers have no point.
 - True and false are the words "true" and "false", and not 1 and 0.
-- Days, times and spans of time have one ISO form. Times with a zone are told in UTC, and a midnight
+- Days, times and durations have one ISO form. Times with a zone are written in UTC, and a midnight
   without a zone is its day.
-- UUIDs, periods and intervals are written as they show themselves.
+- UUIDs, periods and intervals are written as Python prints them.
 
-Whatever else a row holds is no value there: NULL, NaN, bytes, lists, objects, text that is no
-UTF-8, and whole numbers of more than 4,096 bits.
+Everything else counts as missing: NULL, NaN, bytes, lists, objects, text that is not UTF-8, and
+whole numbers of more than 4,096 bits.
 """
 
 import math
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _MOST_BITS = 4096
-"""A longer number is no text that anybody wrote."""
+"""The most bits of a whole number; a longer one counts as missing."""
 NANOSECONDS = {"W": 604_800 * 10**9, "D": 86_400 * 10**9, "h": 3_600 * 10**9, "m": 60 * 10**9}
 NANOSECONDS |= {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _ALL_DIGITS = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
@@ -43,7 +43,7 @@ _NUMBERS = int | float | Decimal | np.integer | np.floating
 
 
 def form_of(value: object) -> str | None:
-    """The text that a value is compared by; None for what is no value.
+    """The text by which a value is compared; None if it counts as missing.
 
     >>> form_of(7), form_of(7.0), form_of(Decimal("7.00")), form_of("7"), form_of(True)
     ('7', '7', '7', '7', 'true')
@@ -57,12 +57,12 @@ def form_of(value: object) -> str | None:
         if kind.__name__ in ("Period", "Interval") and kind.__module__.split(".")[0] == "pandas":
             return str(value)
         return next(write for base, write in _WRITERS if issubclass(kind, base))(value)
-    except Exception:  # whatever a value does when it is asked, it is none
+    except Exception:  # a value that raises an error counts as missing
         return None
 
 
 def number_of(value: Any) -> float:
-    """The float nearest to a number; NaN for all that is none, text and true and false among it."""
+    """The float nearest to a number; NaN for every other value, also for text, true and false."""
     kind = type(value)
     try:
         if issubclass(kind, complex | np.complexfloating):
@@ -75,9 +75,9 @@ def number_of(value: Any) -> float:
 
 
 def moment_of(value: Any) -> tuple[bool, int] | None:
-    """Whether a time has a zone, and its nanoseconds since 1970; None for all that is no time.
+    """Whether a time has a zone, and its nanoseconds since 1970; None for every other value.
 
-    A day is its first moment. Years need not be of four digits.
+    A day counts as its first moment. Years may have more or fewer than four digits.
     """
     try:
         return _instant(value) if issubclass(type(value), date | np.datetime64) else None
@@ -86,7 +86,7 @@ def moment_of(value: Any) -> tuple[bool, int] | None:
 
 
 def _instant(value: Any) -> tuple[bool, int] | None:
-    if value != value:  # pandas and NumPy have a time that is none
+    if value != value:  # NaT of pandas and NumPy is no time
         return None
     is_zoned, told = False, getattr(value, "to_datetime64", lambda: value)()  # as pandas has it
     if isinstance(told, np.datetime64):
@@ -123,7 +123,7 @@ def _float(value: float) -> str | None:
 
 
 def _long_float(value: Any) -> str | None:
-    """A float of NumPy's, which may be longer than Python's."""
+    """The text of a NumPy float, which may be longer than a Python float."""
     return (
         _whole(int(value)) if np.isfinite(value) and value == value // 1 else _float(float(value))
     )
@@ -153,7 +153,7 @@ def _moment(value: Any) -> str | None:
 
 
 def _trimmed(text: str) -> str:
-    """The same time without zeros at its end, which no two types write alike."""
+    """The same time without zeros at its end, because types write these differently."""
     told, plus, zone = text.partition("+")
     if "." in told:
         told = told.rstrip("0").rstrip(".")
@@ -183,7 +183,7 @@ def _seconds(nanoseconds: int) -> str:
 
 
 _EXACT: dict[type, Callable[[Any], str | None]] = {str: _text, int: _whole, float: _float}
-"""What nearly all values are. A cache of types would tell which ones there were before."""
+"""The types of nearly all values. A cache of types would reveal which types occurred before."""
 _WRITERS: tuple[tuple[Any, Callable[[Any], str | None]], ...] = (
     (str, _text),
     (bool | np.bool_, lambda value: "true" if bool(value) else "false"),
@@ -193,7 +193,7 @@ _WRITERS: tuple[tuple[Any, Callable[[Any], str | None]], ...] = (
     (np.integer, lambda value: _whole(int(value))),
     (float, _float),
     (np.floating, _long_float),
-    # What pandas makes of all numbers of a column, if one of them is complex.
+    # pandas makes all numbers of a column complex if one of them is.
     (complex | np.complexfloating, lambda it: _float(float(it.real)) if it.imag == 0 else None),
     (Decimal, _decimal),
     (time, _time),
@@ -205,14 +205,14 @@ _WRITERS: tuple[tuple[Any, Callable[[Any], str | None]], ...] = (
 # --------------------------------------------------------------------------------------------------
 # Columns of pandas, read value by value: no row decides how another one is read.
 #
-# pandas takes the type of a column from its rows, so its types tell nothing. Numbers stay numbers
-# and all else becomes text, coded as a category: pandas 2 compares texts only
-# up to a zero in them, and codes as they are. Where a column tells that many of its values are the
-# same, only different ones are looked at. That is quicker, and gives the same.
+# pandas takes the type of a column from its rows, so its types decide nothing. Numbers stay
+# numbers, and everything else becomes text, coded as a category: pandas 2 compares texts only up to
+# a NUL character, but compares codes exactly. If a column stores which values are equal, only the
+# different values are read. This is faster, and gives the same result.
 
 
 def plain_frame(table: Any, names: list[str]) -> Any:
-    """Columns that can be compared: of numbers, true and false, coded texts, or types asked for."""
+    """Columns that can be compared: numbers, true and false, stated types, or coded texts."""
     import pandas  # type: ignore[import-untyped]
 
     columns = {}
@@ -253,13 +253,13 @@ def is_number(kind: Any) -> bool:
 
 
 def each_value(column: Any, function: Callable[[Any], float]) -> NDArray[np.float64]:
-    """The number that a function gives for each value; NaN where a row has none."""
+    """The result of a function for each value; NaN for rows without a value."""
     codes, values = _distinct(column)
     return np.array([*map(function, values), math.nan])[codes]
 
 
 def since_1970(column: Any) -> Any:
-    """How many of its units have passed since 1970, for a column of times."""
+    """The whole numbers of a column of times: how many of its time units after 1970."""
     import pandas
 
     times = pandas.DatetimeIndex(column)
@@ -268,9 +268,9 @@ def since_1970(column: Any) -> Any:
 
 
 def judging(column: Any, key: Callable[[Any], Any]) -> Callable[[Callable[[Any], bool]], Any]:
-    """How to judge rows by a test of their value's key; a row without a value has the key None.
+    """A function that judges rows by a test of their value's key; without a value it is None.
 
-    The test is called for None in any case: that it is called must not depend on values.
+    The test is always called for None too: whether it is called must not depend on values.
     """
     import pandas
 
@@ -285,7 +285,7 @@ def judging(column: Any, key: Callable[[Any], Any]) -> Callable[[Callable[[Any],
 
 
 def _texts(column: Any) -> tuple[Integers, list[str]]:
-    """Texts, and for each row which of them it has; −1 for none."""
+    """The different texts, and for each row the index of its text; −1 for none."""
     codes, values = _distinct(column)
     places: dict[str | None, int] = {None: -1}
     found = [places.setdefault(form_of(value), len(places) - 1) for value in values]
@@ -295,10 +295,10 @@ def _texts(column: Any) -> tuple[Integers, list[str]]:
 
 
 def _distinct(column: Any) -> tuple[Integers, Iterable[Any]]:
-    """Values, and for each row which of them it has; −1 for none. Some may come several times.
+    """Values, and for each row the index of its value; −1 for none. Values may be repeated.
 
-    `factorize` is for types whose equal values are the same: among objects it takes 1 for True, and
-    in pandas 2 one text for another.
+    `factorize` is only for types whose equal values are the same: among objects it treats 1 and
+    True as equal, and in pandas 2 some different texts.
     """
     kind = column.dtype
     if str(kind) == "category":
@@ -316,18 +316,18 @@ def _distinct(column: Any) -> tuple[Integers, Iterable[Any]]:
 
 
 def _in_utc(values: Any) -> Any:
-    """The same values; a zone of its own has fewer years, and one time beyond them would fail."""
+    """The same values in UTC: other zones have fewer years, and a time beyond them would fail."""
     return values if getattr(values.dtype, "tz", None) is None else values.tz_convert("UTC")
 
 
 def _pure_text(column: Any) -> "pyarrow.Array | pyarrow.ChunkedArray | None":
-    """A column of nothing but text, in Arrow; None if it is none, or Arrow is not there."""
+    """A column with only text, in Arrow; None if it has other values, or Arrow is missing."""
     from pandas.api.types import infer_dtype  # type: ignore[import-untyped]
 
     is_text = str(column.dtype).startswith("str") or infer_dtype(column, skipna=True) == "string"
-    with suppress(Exception):  # text that is no UTF-8
+    with suppress(Exception):  # text that is not UTF-8
         import pyarrow
 
-        if is_text:  # Arrow would take bytes for text
+        if is_text:  # Arrow would accept bytes as text
             return pyarrow.array(column, pyarrow.large_string(), from_pandas=True)
     return None

@@ -27,13 +27,13 @@ about = APIRouter(include_in_schema=False)
 
 
 class AskBody(PlanBody):
-    """A question with its key: what is sent again with the same key is not charged again."""
+    """A question with its key: a question that is sent again with the same key is charged once."""
 
     key: str = Field(min_length=8, max_length=64, description="Letters, digits and -.")
 
 
 class StewardsAct(BaseModel):
-    """What a steward does, and why."""
+    """A steward's action, and the reason."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -59,7 +59,7 @@ def dataset(at: ProgramAtData) -> dict[str, Any]:
 
 @router.post("/datasets/{name}/plan")
 def plan(at: ProgramAtData, question: PlanBody) -> dict[str, Any]:
-    """What to expect of a question. Nothing is spent."""
+    """The expected errors of a question. Nothing is spent."""
     with in_our_words():
         expected = at.desk.expect(at.visitor, at.data, FilledForm.read(question.said()))
     rows = [
@@ -83,13 +83,13 @@ async def ask(request: Request, at: ProgramAtData, question: AskBody) -> Respons
 
 @router.get("/datasets/{name}/asked/{key}")
 def asked(at: ProgramAtData, key: str) -> dict[str, Any]:
-    """What became of the question that you sent with a key."""
+    """The state of the question that you sent with a key."""
     return at.desk.receipt(at.visitor, at.data, key)._asdict()
 
 
 @router.get("/datasets/{name}/releases")
 def releases(at: ProgramAtData, page: Paged) -> dict[str, Any]:
-    """What was asked before, the newest first; send `next` as `before` for what is older."""
+    """Earlier questions, the newest first; send `next` as `before` to get older ones."""
     rows = at.desk.archive(at.data, page)
     return {"releases": list(map(_listed, rows)), "next": older(rows, page)}
 
@@ -102,7 +102,7 @@ def release(at: ProgramAtData, number: int) -> Response:
 
 @router.get("/datasets/{name}/entries")
 def entries(at: StewardsProgramAtData, page: Paged) -> dict[str, Any]:
-    """For stewards: the book, the newest entry first, each body as it was sealed."""
+    """For stewards: the book, the newest entry first, each body as it was hashed."""
     book = at.desk.entries(at.data, page)
     rows = [{"hash": entry.hash, "body": entry.body()} for entry in book]
     return {"entries": rows, "next": older(book, page)}
@@ -142,7 +142,7 @@ async def change(
 
 @about.get("/api/openapi.json")
 def openapi(request: Request, visitor: Program) -> dict[str, Any]:
-    """The description of all this, as OpenAPI, and how programs say who they are."""
+    """The OpenAPI schema of this interface, with the authentication of programs."""
     found: dict[str, Any] = request.app.openapi()
     schemes = {"token": {"type": "http", "scheme": "bearer"}}
     found.setdefault("components", {})["securitySchemes"] = schemes

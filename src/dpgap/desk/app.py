@@ -44,10 +44,10 @@ from dpgap.desk.queue import Asking, Desk
 from dpgap.desk.spool import Spool, require_spool
 
 # --------------------------------------------------------------------------------------------------
-# Budgets and allowances that the steward's file states, and the ledger does not have yet.
+# Budgets and allowances that the steward's file states, and that the ledger does not have yet.
 #
-# What the ledger has holds: it is changed by a steward's act, never by the file. So the file must
-# not contradict it, and nothing is written before all of the file is known to be right.
+# The ledger decides: a steward's action changes it, never the file. So the file must not contradict
+# the ledger, and nothing is written before the whole file has been checked.
 
 
 _REASON = "stated in the steward's file"
@@ -96,7 +96,7 @@ def open_budgets(file: StewardsFile, ledger: Ledger, missing: Missing) -> None:
 
 
 def other_allowances(file: StewardsFile) -> list[str]:
-    """Where the ledger has another allowance than the file: what each says, and what to do."""
+    """Warnings about allowances that differ in the ledger and the file, and what to do."""
     found = []
     for data, person, share, held in _allowances(file, Ledger(file.ledger)):
         if held is None:  # a start writes what the file says
@@ -121,7 +121,7 @@ def _known(file: StewardsFile, ledger: Ledger) -> list[str]:
 def _allowances(
     file: StewardsFile, ledger: Ledger
 ) -> Iterator[tuple[ListedData, str, Allowance | None, Amount | None]]:
-    """What the file says that each person may spend, and what the ledger says, if it does."""
+    """The allowance of each person in the file, and in the ledger, if there is one."""
     known = _known(file, ledger)
     for data in file.datasets.values():
         for person, share in data.people.items() if data.budget in known else ():
@@ -130,7 +130,7 @@ def _allowances(
 
 
 def _facts(data: ListedData, counts: TopicCounts) -> Facts:
-    """What a budget is for: the table as it was counted, which every question states."""
+    """The facts of the table that was counted; a budget is bound to them."""
     origin = counts.slot(data, next(iter(data.topics.values()))).facts.origin
     assert origin is not None  # it was counted from a table
     named = {"unit": data.unit, "neighbours": data.neighbours}
@@ -138,7 +138,7 @@ def _facts(data: ListedData, counts: TopicCounts) -> Facts:
 
 
 def _require_new(data: ListedData, facts: Facts, stated: Mapping[str, Facts | None]) -> None:
-    """Refuse what `Ledger.create` would refuse."""
+    """Refuse a budget that `Ledger.create` would refuse."""
     if data.epsilon is None:
         raise ValueError("has no budget in the ledger: state its epsilon")
     granted(data.epsilon, data.delta)
@@ -152,7 +152,7 @@ def _require_new(data: ListedData, facts: Facts, stated: Mapping[str, Facts | No
 def open_desk(file: StewardsFile) -> Desk:
     """Count every topic, then open budgets that are missing, and get authentication ready.
 
-    The ledger is written to last: what a budget is for cannot be taken back.
+    The ledger is written last, because its entries cannot be removed.
     """
     ledger, counts = Ledger(file.ledger), TopicCounts(file)
     spool = Spool(Path(file.spool))
@@ -161,13 +161,13 @@ def open_desk(file: StewardsFile) -> Desk:
 
 
 def check_desk(file: StewardsFile) -> list[str]:
-    """Do all that a start does, without writing to the ledger; the budgets that it would open."""
+    """Do all checks of a start, without writing; return the budgets that a start would open."""
     require_spool(Path(file.spool))
     return list(missing_budgets(file, Ledger(file.ledger), TopicCounts(file)))
 
 
 def application(desk: Desk, place: Place) -> Any:
-    """The whole application (ASGI), behind its guard."""
+    """The whole application (ASGI), behind the middleware."""
 
     @asynccontextmanager
     async def settling(_: FastAPI) -> AsyncIterator[None]:
@@ -194,7 +194,7 @@ def application(desk: Desk, place: Place) -> Any:
 
 
 def _refusal(error: Exception) -> Refused:
-    """The response to an error that nobody caught; errors of the framework get our words, too."""
+    """The response to an uncaught error; errors of the framework get our words too."""
     if isinstance(error, RequestValidationError):
         return Refused(422, _not_valid(error))
     if isinstance(error, HTTPException):
@@ -225,7 +225,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
         return JSONResponse({"error": refused.words}, refused.status, headers)
     try:
         visitor = browser_visitor(request)
-    except Refused:  # why nobody can be known just now may be what is to be said
+    except Refused:  # authentication may fail for the same reason as the request
         visitor = None
     status, words = refused.status, refused.words
     return shown(request, "refused.html", status=status, visitor=visitor, words=words)
@@ -234,9 +234,9 @@ async def _refuse(request: Request, error: Exception) -> Response:
 # --------------------------------------------------------------------------------------------------
 # Serving the desk: where it listens, and what it prints.
 #
-# Whoever can reach the port can open connections. Each takes a descriptor (an open file), so there
-# are fewer connections than descriptors, and no client is waited for without a deadline: neither
-# for its headers and its body, nor for reading a response.
+# Anybody who can reach the port can open connections. Each connection needs a descriptor (an open
+# file), so connections are limited. Every wait for a client has a deadline (timeout): for headers,
+# for the body, and for reading the response.
 
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -246,7 +246,7 @@ _QUEUE = 512
 
 
 def _then_update(name: str) -> Any:
-    """A method that does what Uvicorn does, and then notes what the client has to do next."""
+    """A method that calls Uvicorn's, and then notes what the client must do next."""
 
     def method(self: "Connection", *given: Any) -> None:
         getattr(H11Protocol, name)(self, *given)
@@ -258,8 +258,8 @@ def _then_update(name: str) -> Any:
 class Connection(H11Protocol):
     """A connection with deadlines: its client is dropped if it keeps the desk waiting.
 
-    Uvicorn closes connections that are idle after a response. Here are deadlines for headers and
-    for unread responses; that for a body is the guard's, who refuses it in words.
+    Uvicorn closes connections that are idle after a response. This class has deadlines for headers
+    and for unread responses. The middleware has the deadline for a body, and answers with an error.
     """
 
     def __init__(
@@ -268,7 +268,7 @@ class Connection(H11Protocol):
         super().__init__(*given, **named)
         self._limits = limits
         self._waiting = waiting
-        """All connections whose clients have to do something next, the longest first."""
+        """All connections that wait for their clients, the longest first."""
         self._awaited = ""
         self._deadline = self.loop.call_later(0, lambda: None)  # none yet
 
@@ -284,7 +284,7 @@ class Connection(H11Protocol):
             oldest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Forget the connection."""
         super().connection_lost(exc)
         self._waiting.pop(self, None)
         self._deadline.cancel()
@@ -294,7 +294,7 @@ class Connection(H11Protocol):
     pause_writing, resume_writing = map(_then_update, ("pause_writing", "resume_writing"))
 
     def _update(self) -> None:
-        """Note what the client has to do next, if anything, and by when."""
+        """Note what the client must do next, if anything, and set its deadline."""
         state, seconds = self.conn.their_state, None
         if self.flow.write_paused:
             awaited, seconds = "to read", self._limits.unread
@@ -314,7 +314,7 @@ class Connection(H11Protocol):
 
 
 def require_hosts(file: StewardsFile, host: str) -> None:
-    """Refuse to listen where others reach the desk, unless the file says how they call it."""
+    """Refuse to listen where other machines reach the desk, unless the file states host names."""
     if host not in LOOPBACK and not file.hosts:
         raise ValueError(
             f"host must be one of {', '.join(LOOPBACK)}: others can reach {host}. For "
@@ -323,7 +323,7 @@ def require_hosts(file: StewardsFile, host: str) -> None:
 
 
 def place_of(desk: Desk, host: str, port: int) -> Place:
-    """Where the desk is to be reached, if it may be reached from there."""
+    """The addresses of the desk; refused if other machines may not reach it."""
     require_hosts(desk.file, host)
     hosts = desk.file.hosts
     label = desk.auth.passes.label()
@@ -333,12 +333,12 @@ def place_of(desk: Desk, host: str, port: int) -> Place:
 def listening(host: str, port: int) -> socket.socket:
     """A socket that listens; port 0 takes any that is free."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sets TCP_NODELAY only where the protocol is stated: else responses wait 40 ms.
+    # asyncio sets TCP_NODELAY only if the protocol is stated: else responses wait 40 ms.
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))
-        found.listen(_QUEUE)  # from here on whoever comes waits, and is not refused
+        found.listen(_QUEUE)  # from here on, connections wait and are not refused
     except OSError as error:
         found.close()
         words = f"port {port} of {host} is in use, or permission is denied"
@@ -347,9 +347,9 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def listening_locally(host: str, port: int) -> list[socket.socket]:
-    """Sockets on both loopback addresses: for a local name browsers try both, ::1 first.
+    """Sockets on both loopback addresses: for a local name, browsers try both, ::1 first.
 
-    So nobody else can wait at the other one for what a browser sends.
+    So no other program can listen at one of them and get a browser's requests.
     """
     bound = [listening(host, port)]
     try:
@@ -363,7 +363,7 @@ def listening_locally(host: str, port: int) -> list[socket.socket]:
 
 
 def serve(desk: Desk, host: str, port: int, say: Callable[[str], None]) -> None:
-    """Serve until somebody stops it; `say` prints where the desk is."""
+    """Serve until the desk is stopped; `say` prints its addresses."""
     is_local = host in LOOPBACK and not desk.file.hosts
     bound = listening_locally(host, port) if is_local else [listening(host, port)]
     place = place_of(desk, host, bound[0].getsockname()[1])
@@ -373,7 +373,7 @@ def serve(desk: Desk, host: str, port: int, say: Callable[[str], None]) -> None:
 
 
 def configured(desk: Desk, place: Place) -> uvicorn.Config:
-    """Uvicorn, which logs errors alone: its own log would have queries in it."""
+    """The settings of Uvicorn: it logs only errors, because its access log would show queries."""
     return uvicorn.Config(
         application(desk, place),
         access_log=False,

@@ -1,7 +1,7 @@
 """Authentication: by a token, by a session cookie (a *pass*), or by the link that the desk printed.
 
 The desk reads people and their tokens again whenever the steward's file changes. While the file
-cannot be read, nobody is let in: a token that was removed must not go on working.
+cannot be read, nobody can enter: a token that was removed must stop working.
 
 >>> passes = Passes(b"k" * 32)
 >>> text = passes.issue("ann", "sha256:ab", now=1000)
@@ -28,14 +28,14 @@ from dpgap.desk.middleware import Refused
 # --------------------------------------------------------------------------------------------------
 # Tokens (stored as hashes), signed session cookies, and keys of forms.
 #
-# A token is 256 random bits, so that one round of SHA-256 is enough to keep it. A pass is a signed
-# text with a person, the mark of the token that they entered with and an end. Whoever has the key
-# can check it, so any number of desks can, and none of them keeps anything. When a token is taken
-# out of the steward's file, its passes end with it.
+# A token has 256 random bits, so one round of SHA-256 is enough to store its hash. A pass (session
+# cookie) is a signed text with a person, the hash of the token that they entered with (`mark`) and
+# an end. Every desk with the same key can check a pass, and no desk stores sessions. When a token
+# is removed from the steward's file, its passes end too.
 
 
 LASTS = 12 * 60 * 60
-"""How many seconds a pass is good for."""
+"""How many seconds a pass is valid."""
 
 _LONGEST = 2000
 
@@ -46,7 +46,7 @@ def new_token() -> str:
 
 
 def hash_of_token(token: str) -> str:
-    """The hash of a token, which is all that is stored."""
+    """The hash of a token; only this is stored."""
     return f"sha256:{hashlib.sha256(token.encode()).hexdigest()}"
 
 
@@ -79,7 +79,7 @@ class Passes:
         return hmac.compare_digest(given.encode(), self.form_key(carried).encode())
 
     def label(self) -> str:
-        """The desk's host name on this machine. It follows from the key, and is hard to guess."""
+        """The desk's host name on this machine: a hash of the key, which is hard to guess."""
         return self._sign("label", "")[:20]
 
     def _sign(self, purpose: str, text: str) -> str:
@@ -95,11 +95,11 @@ class Visitor:
 
     person: Person
     carried: str = ""
-    """The pass of a browser. A program has none, and shows its token each time."""
+    """The pass of a browser. A program has none, and sends its token each time."""
 
     @property
     def name(self) -> str:
-        """What the ledger calls them."""
+        """The person's name in the ledger."""
         return self.person.name
 
 
@@ -108,13 +108,13 @@ class Auth:
 
     def __init__(self, file: StewardsFile) -> None:
         self._file = file
-        self._seen: tuple[int, ...] | None = None  # it may have changed since it was read
+        self._seen: tuple[int, ...] | None = None  # the file may have changed since it was read
         self._lock = threading.Lock()
         self.passes = Passes(bytes.fromhex(file.key) if file.key else secrets.token_bytes(32))
         self.is_local = not file.has_tokens
-        """Whether there is one person, who has the link; they are a steward."""
+        """Whether there is only one person, a steward, who enters by the link."""
         self.link: str | None = None
-        """The secret of the one-time link; None where people have tokens, and after its use."""
+        """The secret of the one-time link; None if people have tokens, and after its use."""
         if self.is_local:
             self.local_token = new_token()
             tokens = (hash_of_token(self.local_token),)
@@ -122,7 +122,7 @@ class Auth:
             self.link = secrets.token_urlsafe(32)
 
     def by_link(self, given: str) -> str | None:
-        """A pass for whoever has the link. It works once."""
+        """A pass for the link's secret; the link works once."""
         with self._lock:
             known = self.link
             if known is None or not hmac.compare_digest(known.encode(), given.encode()):
@@ -131,7 +131,7 @@ class Auth:
         return self.by_token(self.local_token)
 
     def by_token(self, given: str) -> str | None:
-        """A pass for whoever has a token."""
+        """A pass for a token."""
         visitor = self.with_token(given)
         if visitor is None:
             return None
@@ -155,13 +155,13 @@ class Auth:
         return Visitor(person, carried) if person and mark in person.tokens else None
 
     def people(self) -> Mapping[str, Person]:
-        """Everybody whom the file lists now."""
+        """All people in the file now."""
         return {self._owner.name: self._owner} if self.is_local else self._now().people
 
     def may_ask(self, visitor: Visitor, data: ListedData) -> bool:
-        """Whether somebody was listed for a data set when the desk started, and still is.
+        """Whether a person was listed for a data set when the desk started, and still is.
 
-        Whoever is listed later has no allowance yet, and so waits for the next start.
+        A person who is listed later has no allowance until the next start.
         """
         if self.is_local:
             return True
@@ -172,7 +172,7 @@ class Auth:
         """The file, read again if it changed."""
         with self._lock:
             stamp: tuple[int, ...] = ()
-            with suppress(OSError):  # nobody can set a ctime back
+            with suppress(OSError):  # a ctime cannot be set back
                 at = os.stat(self._file.path)
                 stamp = at.st_mtime_ns, at.st_ctime_ns, at.st_size, at.st_ino
             if stamp != self._seen:

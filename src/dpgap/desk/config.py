@@ -1,6 +1,6 @@
 r"""The steward's file: data sets, topics and people, checked as a whole before anything starts.
 
-It is TOML. Every fault that is found names its line. Paths are meant from the folder of the file.
+It is TOML. Every fault names its line. Relative paths start from the folder of the file.
 
 >>> text = "[desk]\ntick = 1\n\n[[data.sales.topics]]\nitem = 'product'\n"
 >>> lines = key_lines(text)
@@ -24,7 +24,7 @@ from dpgap.exact.parameters import positive_rational, rational
 from dpgap.question import COUNTING, KEYWORDS, Reading, Whose, read_counting
 
 # --------------------------------------------------------------------------------------------------
-# Where in a TOML file a key stands, so that a fault can name its line.
+# The lines of keys in a TOML file, so that a fault can name its line.
 
 
 KeyPath = tuple[str, ...]
@@ -69,13 +69,13 @@ def line_of(path: KeyPath, lines: dict[KeyPath, int]) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# What values must be. Each check gives the value, or says what it must be.
+# Checks of values. Each check returns the value, or raises an error that says what it must be.
 
 
 Check = Callable[[Any], Any]
 
 _DIFFERENT = 16
-"""How many different bytes, and steps from byte to byte, a random key has at least."""
+"""The least number of different bytes, and of differences between neighbours, in a random key."""
 
 
 def _check(predicate: Callable[[Any], Any], words: str) -> Check:
@@ -131,7 +131,7 @@ def _keyword(name: str) -> Check:
 
 
 def _key(value: Any) -> str:
-    """A key that nobody can guess: whoever can signs passes of a steward."""
+    """A key that nobody can guess: with it, anybody could sign a steward's session cookie."""
     digits: str = _digits(value)
     found = bytes.fromhex(digits)
     steps = {(after - before) % 256 for before, after in pairwise(found)}
@@ -141,7 +141,7 @@ def _key(value: Any) -> str:
 
 
 def _spelt(value: Any) -> str:
-    """A name that is looked up later, in its one spelling (Unicode's NFC)."""
+    """A name that is looked up later, in its normal form (Unicode's NFC)."""
     return unicodedata.normalize("NFC", _words(value))
 
 
@@ -165,11 +165,11 @@ class Allowance(NamedTuple):
 
     epsilon: Fraction
     delta: Fraction | None = None
-    """None: what `Steward.allow` does if no δ is given."""
+    """None: `Steward.allow` gets no δ."""
 
 
 def _allowance(value: Any) -> Allowance | None:
-    """What a person may spend: ε, or ε and δ, or "all" for whatever the budget has left."""
+    """What a person may spend: ε, or ε and δ, or "all" for all that the budget has left."""
     if value == "all":
         return None
     if not isinstance(value, Mapping):
@@ -197,7 +197,7 @@ def _shares(value: Any) -> dict[str, Allowance | None]:
 
 
 # --------------------------------------------------------------------------------------------------
-# What the file says. A field that is a key of the file states its check beside its type.
+# The content of the file. A field that is a key of the file states its check beside its type.
 
 
 _LARGEST = 4 << 20
@@ -216,7 +216,7 @@ _Listed = TypeVar("_Listed")
 
 
 class FileFaults(ValueError):  # noqa: N818 - it says what they are
-    """All that is wrong with a steward's file, a line each."""
+    """All that is wrong with a steward's file, one line for each fault."""
 
     def __init__(self, path: Path, faults: list[tuple[int, str]]) -> None:
         self.lines = [f"{path}, line {line}: {words}" for line, words in sorted(faults)[:_SHOWN]]
@@ -230,25 +230,25 @@ class Topic:
     """One thing that can be asked about, counted once: an item with its bounds, or all units."""
 
     counting: Mapping[str, Any]
-    """The keywords of `dpgap.counts`, besides those of the data set and the item."""
+    """The keywords of `dpgap.counts`, in addition to those of the data set and the item."""
     item: str | None
-    """The column of the items; None: how many units there are, or what they add up to."""
+    """The column of the items; None: the number of units, or a total."""
     line: int
     words: tuple[str, ...] = ()
-    """How it is counted, a short line for each bound. All of it is public."""
+    """How the topic is counted: a short line for each bound. All of it is public."""
     name: Annotated[str, _name]
     title: Annotated[str, _words] = ""
 
     @property
     def of_all(self) -> str | None:
-        """The only kind of question where it is about all units: "count" or "total"; else None."""
+        """If the topic is about all units, the only kind of question: "count" or "total"."""
         if self.item is not None:
             return None
         return "total" if "sum" in self.counting else "count"
 
     @property
     def has_unknown_items(self) -> bool:
-        """Whether items are not stated, so that a question needs a δ."""
+        """Whether items are not stated; then a question needs a δ."""
         return self.item is not None and self.counting.get("domain") is None
 
 
@@ -267,18 +267,18 @@ class ListedData:
     budget: Annotated[str, _spelt] = ""
     """Its name in the ledger."""
     beside: Annotated[str | None, _spelt] = None
-    """Another budget for the same table and unit: to name it confirms that both are wanted."""
+    """Another budget for the same table and unit. Naming it here confirms that both are wanted."""
     epsilon: Annotated[Fraction | None, _positive] = None
-    """What the budget is opened with, if the ledger has none of this name."""
+    """The ε with which the budget is opened, if the ledger has none of this name."""
     delta: Annotated[Fraction, _amount] = Fraction(0)
     people: Annotated[Mapping[str, Allowance | None], _shares] = field(default_factory=dict)
     """Who may ask, and the allowance that they start with; None: all that is left."""
     least_epsilon: Annotated[Fraction, _positive] = Fraction(1, 1000)
     questions_a_day: Annotated[int, _counting] = 200
     megabytes_a_day: Annotated[int, _counting] = 20
-    """How much the archive may grow by the questions of one person."""
+    """How much the archive may grow in a day by the questions of one person."""
     megabytes: Annotated[int, _counting] = 1000
-    """How large its archive may become."""
+    """The largest size of the archive."""
     topics: Annotated[Mapping[str, Topic], _several(_table)]
 
     @property
@@ -302,13 +302,13 @@ class Person:
 
     @property
     def is_steward(self) -> bool:
-        """Whether they look after all data sets."""
+        """Whether this person manages all data sets."""
         return self.role == "steward"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StewardsFile:
-    """All that a desk must know, checked."""
+    """The content of the steward's file, checked."""
 
     path: Path
     people: Mapping[str, Person]
@@ -324,7 +324,7 @@ class StewardsFile:
 
     @property
     def has_tokens(self) -> bool:
-        """Whether people enter by tokens; else by a link that the desk prints."""
+        """Whether people enter by tokens; otherwise one person enters by a printed link."""
         return any(person.tokens for person in self.people.values())
 
     def exposed(self) -> str | None:
@@ -367,7 +367,7 @@ def read_stewards_file(path: str | Path) -> StewardsFile:
 
 @dataclass(slots=True)
 class _FileReader:
-    """Reads one file, and collects what is wrong with it."""
+    """A reader of one file, which collects its faults."""
 
     path: Path
     lines: dict[tuple[str, ...], int]
@@ -406,7 +406,7 @@ class _FileReader:
         )
 
     def _require_one_owner(self, people: Mapping[str, Person]) -> None:
-        """A token says who somebody is, so nobody shares one."""
+        """Refuse a token that two people share: a token identifies one person."""
         owners: dict[str, str] = {}
         every = ((each.name, it) for each in people.values() for it in each.tokens or ())
         for name, token in every:
@@ -416,7 +416,7 @@ class _FileReader:
                 self._fault(("people", name, "tokens"), words)
 
     def _require_one_archive(self, datasets: Mapping[str, ListedData]) -> None:
-        """A budget has one archive: whoever may see it for one data set sees it for all."""
+        """Refuse data sets with one budget, and so one archive, that list different people."""
         people: dict[str, Any] = {}
         for data in datasets.values():
             if people.setdefault(data.budget, data.people.keys()) != data.people.keys():

@@ -1,7 +1,7 @@
-"""The counts of every topic, made when the desk starts and when a steward says so.
+"""The counts of every topic, made when the desk starts and when a steward asks for it.
 
-No question ever makes the desk count. So what a question costs in time and load does not show
-whether it was asked before, and a table is read at times that are public.
+The desk never counts because of a question. So the time and load of a question do not show whether
+it was asked before, and a table is read at public times.
 """
 
 import threading
@@ -18,27 +18,27 @@ from dpgap.desk.middleware import Refused
 from dpgap.printable import printable
 
 _FEW = 1 << 16
-"""How many items are held in memory at most; it is public how many there are."""
+"""The most items that are held in memory; the number of items is public."""
 
 
 _FACTS = ("sensitivity", "monotonic", "origin", "reach", "step", "unknown")
 
 
 class Slot:
-    """The counts of one topic, which one question at a time draws from."""
+    """The counts of one topic; one question at a time draws from them."""
 
     def __init__(self, answers: PrivateCounts | CountsByGroup) -> None:
         self._lock = threading.Lock()
         self._answers = answers
         one = next(iter(answers.values())) if isinstance(answers, CountsByGroup) else answers
-        labels = None if one.unknown else one.labels  # a paid answer must be named as they are
+        labels = None if one.unknown else one.labels  # a paid answer must have the same labels
         labels = range(0 if one.unknown else len(one)) if labels is None else labels
         self.facts = _in_memory(one, labels, np.empty(0, dtype=np.int64))
         """Their public facts; all groups have the same facts."""
         self.empty: PrivateCounts | CountsByGroup = self.facts
-        """The same counts of a table without rows: what a plan is made of, and a charge.
+        """The same counts of a table without rows. Plans and charges are made from these.
 
-        So neither depends on the table, nor does the time that they take.
+        So neither they, nor the time that they take, depend on the table.
         """
         if isinstance(answers, CountsByGroup):
             self.empty = CountsByGroup(tuple(answers), lambda _: self.facts, answers.origin)
@@ -71,14 +71,15 @@ class TopicCounts:
         self._counting = threading.Lock()
 
     def slot(self, data: ListedData, topic: Topic) -> Slot:
-        """Where the counts of a topic are, as they were counted last."""
+        """The newest counts of a topic."""
         return self._slots[data.name, topic.name]
 
     def refresh(self, data: ListedData) -> None:
         """Count all topics of a data set again.
 
-        Questions under way go on with older counts, which are let go of with the last of them. If
-        the table cannot be counted, all go on with them, and a refusal says why.
+        Questions under way go on with the older counts, which are dropped after the last of these.
+        If the table cannot be counted, all questions go on with the older counts, and an error says
+        why.
         """
         with self._counting:
             topics = data.topics.values()
@@ -105,4 +106,4 @@ def _count(data: ListedData, topic: Topic) -> Any:
         return found
     if found.labels is None or len(found) > _FEW:
         return found
-    return _in_memory(found, found.labels, found.expanded())  # an engine looks winners up slowly
+    return _in_memory(found, found.labels, found.expanded())  # an engine is slow to look up winners

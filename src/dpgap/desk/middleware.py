@@ -1,9 +1,9 @@
 """Checks Host, Origin, size and arrival time of every request (ASGI middleware).
 
-A request is looked at before anything else sees it. Its Host must be one of ours (or another name
-could be pointed at this machine), a change must come from our own pages (Origin), and its body must
-be short and come soon. Every response gets the same strict headers. Whatever fails inside becomes
-our own words, and the log gets the kind of the error, never its text.
+Every request is checked before the application gets it. Its Host must be one of the desk's names
+(against DNS rebinding), a change must come from the desk's own pages (Origin), and its body must be
+short and arrive in time. Every response gets the same strict headers. An error inside becomes a
+response in our own words; the log gets the kind of the error, never its text.
 
 >>> with in_our_words():  # doctest: +ELLIPSIS
 ...     raise LedgerError("sqlite:///secret.db is full")
@@ -28,7 +28,7 @@ from dpgap.budget.entries import LedgerError
 from dpgap.printable import printable
 
 # --------------------------------------------------------------------------------------------------
-# Why something is refused: a status and our own words, whatever the error was inside.
+# Error responses: a status and our own words, for every error inside.
 
 
 class Refused(Exception):  # noqa: N818 - it says what happened
@@ -52,10 +52,10 @@ _OTHER_TABLE = (
 
 @contextmanager
 def in_our_words() -> Iterator[None]:
-    """Refuse what the library refuses, in words that a client may read.
+    """Turn expected errors of the library into `Refused`, in words that a client may read.
 
-    Only around what checks or answers a question, or changes a budget: there a `ValueError` is the
-    library's own. Elsewhere nobody foresaw it, and nothing of it is shown.
+    Use this only around code that checks or answers a question, or changes a budget: there a
+    `ValueError` is dpgap's own. Elsewhere an error is unexpected, and its text is not shown.
     """
     try:
         yield
@@ -97,14 +97,14 @@ HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "same-origin",  # with no-referrer, browsers would not say their Origin
+    "referrer-policy": "same-origin",  # with no-referrer, browsers would not send their Origin
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
 HSTS = {"strict-transport-security": "max-age=31536000"}
-"""Only behind TLS: browsers do not call this name without it for a year."""
+"""A header that is sent only behind TLS: for a year, browsers use this name only with TLS."""
 
 WORDS = {
     400: "This request cannot be read. GET has no body, and a body states its length once.",
@@ -121,7 +121,7 @@ WORDS = {
 
 
 def _half_of_the_descriptors() -> int:
-    """Half of the open files that the process may have (`ulimit -n`): others need some, too."""
+    """Half of the open files that the process may have (`ulimit -n`); the rest has other uses."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return 2000 if most == resource.RLIM_INFINITY else min(2000, most // 2)
 
@@ -141,16 +141,16 @@ class Limits:
     under_way: int = 400
     """Requests at one time that arrived whole and have no response yet."""
     connections: int = field(default_factory=_half_of_the_descriptors)
-    """Clients at one time. Of more, the desk drops the one that it waited for longest."""
+    """Connections at one time. Beyond this, the desk drops the one that it waited for longest."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where people reach the desk."""
+    """The names and addresses of the desk."""
 
     port: int
     hosts: tuple[str, ...] = ()
-    """The names that others use for it; none: only this machine reaches it."""
+    """The host names for other machines; none: only this machine reaches the desk."""
     https: bool = False
     limits: Limits = field(default_factory=Limits)
     label: str = "desk"
@@ -158,20 +158,20 @@ class Place:
 
     @property
     def page_names(self) -> tuple[str, ...]:
-        """The names that pages, and so cookies, are under.
+        """The host names of pages, and so of cookies.
 
-        A browser sends a cookie of 127.0.0.1 to every port there, whoever listens. So pages are
-        under a name that others cannot guess.
+        A browser sends a cookie of 127.0.0.1 to every port there, so to every program that listens.
+        So pages have a host name that other programs cannot guess.
         """
         return self.hosts or (f"{self.label}.localhost:{self.port}",)
 
     @cached_property
     def origins(self) -> frozenset[str]:
-        """What an Origin may say."""
+        """The accepted values of Origin."""
         return frozenset(map(self.origin_of, self.page_names))
 
     def origins_for(self, path: str) -> frozenset[str]:
-        """What a Host may say, as origins. Programs have no cookie: any name of this machine."""
+        """The accepted values of Host, as origins. For programs, any name of this machine."""
         if self.hosts or not path.startswith(_FOR_PROGRAMS):
             return self.origins
         local = (f"{name}:{self.port}" for name in ("127.0.0.1", "localhost", "[::1]"))
@@ -197,16 +197,16 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        if scope["method"] == "HEAD":  # as GET; the server leaves the response's body out
+        if scope["method"] == "HEAD":  # as GET; the server sends no body
             scope = {**scope, "method": "GET"}
         has_begun = False
 
         async def answer(message: Message) -> None:
-            """Add our headers to a response, and note that there was one."""
+            """Add our headers to a response, and note that it has started."""
             nonlocal has_begun
             if message["type"] == "http.response.start":
                 has_begun = True
-                self._under_way.discard(answer)  # whoever does not read it must not count
+                self._under_way.discard(answer)  # a client that does not read it must not count
                 headers = MutableHeaders(scope=message)
                 for name, value in self._headers.items():
                     headers.setdefault(name, value)
@@ -242,7 +242,7 @@ class Guard:
             self._under_way.discard(answer)
 
     def _refusal(self, scope: Scope) -> int | None:
-        """Why a request is refused before its body is looked at."""
+        """The status that refuses a request before its body is read; None if it is accepted."""
         limits, place, headers = self._limits, self._place, Headers(scope=scope)
         origins = [place.origin_of(name) for name in headers.getlist("host")]
         ours = place.origins_for(scope["path"])
@@ -257,13 +257,13 @@ class Guard:
             405: scope["method"] not in ("GET", "POST"),
             403: is_post and not self._is_ours(headers),
             413: not (stated.isascii() and stated.isdigit()) or int(stated[:12]) > limits.body,
-            # Two statements of a length: a proxy in front might believe the other one.
+            # With two lengths, a proxy in front might use the other one (request smuggling).
             400: (is_chunked and "content-length" in headers) or (has_body and not is_post),
         }
         return next((status for status, is_so in refused.items() if is_so), None)
 
     def _is_ours(self, headers: Headers) -> bool:
-        """Whether a change comes from our pages, or from a program that says who it is."""
+        """Whether a change comes from our pages, or from a program with a token."""
         if origins := headers.getlist("origin"):
             return [name.lower() in self._place.origins for name in origins] == [True]
         return "authorization" in headers and "cookie" not in headers
@@ -287,5 +287,5 @@ class Guard:
 
 
 def note_error(error: Exception) -> None:
-    """Log the kind of an error that nobody foresaw. Its words may quote data."""
+    """Log the kind of an unexpected error; its text may quote data."""
     log.error("an error inside: %s", type(error).__name__)

@@ -1,7 +1,7 @@
 """Requests and pages: who sends a request, what its form holds, and the pages for people.
 
-Authentication runs on the event loop (`async`). So strangers get no thread, and a question does not
-wait for threads that pages hold while the ledger is slow.
+Authentication runs on the event loop (`async`). So unknown people get no thread. And a question
+does not wait for threads of pages if the ledger is slow.
 """
 
 import math
@@ -31,7 +31,7 @@ from dpgap.releases.text import to_csv
 
 _FIELDS = 40
 _AT_ONCE = 12
-"""How many requests of one person are worked on at a time; up to 8 of them may be questions."""
+"""The most requests of one person at a time; at most 8 of them may be questions."""
 
 
 def desk_of(request: Request) -> Desk:
@@ -67,11 +67,11 @@ async def program_of(request: Request) -> Visitor:
 
 
 async def few_at_once(request: Request) -> AsyncIterator[None]:
-    """Refuse a request of somebody who has too many under way, before it takes a thread."""
+    """Refuse a request if its person has too many under way, before it takes a thread."""
     bearer, auth = request.headers.get("authorization", ""), desk_of(request).auth
     visitor = (auth.with_token(bearer[7:]) if bearer else None) or browser_visitor(request)
     if visitor is None:
-        yield  # whoever is not known gets nothing that takes long
+        yield  # unknown people get only fast responses
         return
     under_way: Counter[str] = request.app.state.under_way
     if under_way[visitor.name] >= _AT_ONCE:
@@ -95,7 +95,7 @@ Who = Callable[[Request], Awaitable[Visitor]]
 
 
 def _if_steward(who: Who) -> Who:
-    """The same dependency, which refuses everybody but stewards."""
+    """A dependency that accepts only stewards."""
 
     async def steward(request: Request) -> Visitor:
         visitor = await who(request)
@@ -128,7 +128,7 @@ Paged = Annotated[Page, Query()]
 
 
 def older(rows: Sequence[ChargedRequest | Entry], page: Page) -> int | None:
-    """What `before` must be for the next page of a list, the newest first; None after the last."""
+    """The `before` of the next page of a list, the newest first; None after the last page."""
     return rows[-1].number if len(rows) == page.limit else None
 
 
@@ -164,7 +164,7 @@ def with_pass(request: Request, place: str, carried: str) -> Response:
 
 
 def _cookie(request: Request) -> str:
-    """The name of the cookie. Desks on one machine share cookies, so it has the port."""
+    """The name of the cookie. It has the port, because ports of one machine share cookies."""
     if request.app.state.is_https:
         return "__Host-dpgap-desk"
     return f"dpgap-desk-{request.url.port or 80}"
@@ -186,7 +186,7 @@ _templates.filters |= {
     "with_epsilon": lambda query, epsilon: urlencode(  # the same question for another ε
         {**dict(parse_qsl(query)), "epsilon": text_of(epsilon)}
     ),
-    "decimal": lambda value: f"{math.floor(value * 10**12) / 10**12:.12g}",  # never more than it is
+    "decimal": lambda value: f"{math.floor(value * 10**12) / 10**12:.12g}",  # rounded down
     "percent": lambda share: f"{100 * float(share):.2f}%",
     "about": about,
 }
@@ -232,15 +232,15 @@ async def static(name: str) -> Response:
 
 @router.get("/health")
 async def health() -> Response:
-    """That the desk is there, for whatever stands in front of it."""
+    """A health check, for a proxy or a monitor."""
     return Response(status_code=204)
 
 
 @router.get("/enter")
 async def enter(request: Request) -> Response:
-    """Ask for a token; or show the button that uses the printed link up.
+    """The login page: a field for a token, or the button that uses the printed link.
 
-    Opening the link does not use it up: browsers and virus scanners fetch links beforehand.
+    Opening the link does not use it: browsers and virus scanners fetch links in advance.
     """
     link = request.query_params.get("link")
     if link is not None and browser_visitor(request) is not None:
@@ -262,7 +262,7 @@ async def enter_by_form(request: Request) -> Response:
 
 @router.post("/leave")
 async def leave(request: Request, visitor: Browser) -> Response:
-    """Forget this browser."""
+    """Log out: remove the session cookie."""
     await form_of(request, visitor)
     return with_pass(request, "/enter", "")
 
@@ -298,7 +298,7 @@ def programs(request: Request, visitor: Browser) -> Response:
 
 @router.get("/data/{name}")
 def dataset(request: Request, at: AtData) -> Response:
-    """A question, what it will tell, and the button that asks it."""
+    """The form of a question, its expected errors, and the button that asks it."""
     return _question_page(request, at, dict(request.query_params))
 
 
@@ -320,7 +320,7 @@ async def ask(request: Request, at: AtData) -> Response:
 
 @router.get("/data/{name}/asked/{key}")
 def asked(request: Request, at: AtData, key: str) -> Response:
-    """What became of a question, by the key of its form."""
+    """The state of a question, by the key of its form."""
     receipt = at.desk.receipt(at.visitor, at.data, key)
     if receipt.state == "settled":
         return _to(f"/data/{at.data.name}/releases/{receipt.entry}")
@@ -329,14 +329,14 @@ def asked(request: Request, at: AtData, key: str) -> Response:
 
 @router.get("/data/{name}/archive")
 def archive(request: Request, at: AtData, page: Paged) -> Response:
-    """All that was paid for, free to see."""
+    """The archive: all paid releases, free to see."""
     rows = at.desk.archive(at.data, page)
     return shown(request, "archive.html", at, rows=rows, older=older(rows, page))
 
 
 @router.get("/data/{name}/releases/{number}")
 def release(request: Request, at: AtData, number: str) -> Response:
-    """One release; as a file if its name ends so."""
+    """One release; with the ending of a format, as a file."""
     stem, dot, ending = number.partition(".")
     is_number = stem.isascii() and stem.isdigit() and len(stem) <= 12
     if not is_number or (dot and ending not in _WRITTEN):
@@ -356,12 +356,12 @@ def release(request: Request, at: AtData, number: str) -> Response:
 def _question_page(
     request: Request, at: At, said: dict[str, str], refused: Refused | None = None
 ) -> Response:
-    """The page of a question. What cannot be asked is said on the page."""
+    """The page of a question. If it cannot be asked, the page says why."""
     desk, visitor, data = at
     if said.get("topic", "") not in ("", *data.topics):
         refused = refused or Refused(422, "topic must be one that the data set lists")
         said = {}
-    is_part = said.get("part") == "expect"  # all that a moving slider changes
+    is_part = said.get("part") == "expect"  # the part that a moving slider changes
     said = _filled(said, desk, data)
     expected = form = None
     try:
@@ -407,7 +407,7 @@ def _filled(said: dict[str, str], desk: Desk, data: ListedData) -> dict[str, str
 
 
 # --------------------------------------------------------------------------------------------------
-# The pages for stewards: what was spent by whom, and forms over the ledger's own functions.
+# The pages for stewards: what each person spent, and forms for the functions of the ledger.
 
 
 stewards_router = APIRouter(include_in_schema=False)
@@ -425,14 +425,14 @@ def overview(request: Request, visitor: AStewardsBrowser) -> Response:
 
 @stewards_router.get("/steward/{name}")
 def budget(request: Request, at: StewardAtData, page: Paged) -> Response:
-    """One budget, with everything that can be done with it."""
+    """One budget, with all its forms."""
     done = request.query_params.get("done", "")
     return _page(request, at, page, "Done." if done in ACTS else "")
 
 
 @stewards_router.post("/steward/{name}/{what}")
 async def change(request: Request, at: StewardAtData, what: str) -> Response:
-    """Do something with a budget, then show it again."""
+    """Do a steward's action on a budget, then show the budget again."""
     said = await form_of(request, at.visitor)
     again = at.desk.auth.with_token(said.pop("token", ""))
     try:
@@ -449,7 +449,7 @@ async def change(request: Request, at: StewardAtData, what: str) -> Response:
 def _page(
     request: Request, at: At, page: Page, words: str, status: int = 200, given: Any = None
 ) -> Response:
-    """The page of a budget. `given` has the fields of the form that was refused, by its act."""
+    """The page of a budget. `given` has the fields of a refused form, by its action."""
     desk, _, data = at
     entries = desk.entries(data, page)
     return shown(

@@ -1,7 +1,7 @@
 """Questions as clients send them, and forecasts of their errors before anything is spent.
 
-A forecast is for the ε of the question, for less and for more. It follows from public facts: the
-question, the steward's file and what is left.
+A forecast is for the ε of the question, and for smaller and larger ε. It depends only on public
+facts: the question, the steward's file and the remaining budget.
 
 >>> FilledForm.read({"topic": "products", "k": "3", "epsilon": "1/2"}).wanted.epsilon
 Fraction(1, 2)
@@ -30,12 +30,12 @@ from dpgap.pipelines.tables import answer, pipeline_of
 from dpgap.question import HISTOGRAM, KINDS, METHODS, Question, read_wanted
 
 # --------------------------------------------------------------------------------------------------
-# What a client asks: a topic and a few numbers, checked, and never a word that reaches an engine.
+# A client's question: a topic and a few checked numbers. No text of a client reaches an engine.
 
 
 _MOST = 1000
 _LONGEST = 40
-"""How many digits numerators and denominators have at most."""
+"""The most digits of numerators and denominators."""
 _NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,40})?(e-[0-9]{1,2})?|[0-9]{1,40}/[0-9]{1,40}")
 _SIZES = re.compile(r"[0-9]{1,6}:[0-9]{1,12}(, ?[0-9]{1,6}:[0-9]{1,12}){0,49}")
 
@@ -59,7 +59,7 @@ class PlanBody(BaseModel):
     fresh: bool = Field(False, description="Pay for fresh noise even if it was asked before.")
 
     def said(self) -> dict[str, str]:
-        """The same as a form sends it."""
+        """The fields as a form sends them."""
         said = {name: str(value) for name, value in self.model_dump().items()}
         return said | {"fresh": "yes" if self.fresh else ""}
 
@@ -70,7 +70,7 @@ DEFAULTS = PlanBody.model_validate({"topic": ""}).said()
 
 @dataclass(frozen=True, slots=True)
 class FilledForm:
-    """What a client asks: a topic that was counted, and what is wanted of it."""
+    """A client's question: a topic that was counted, and the wanted answer."""
 
     said: Mapping[str, str]
     """The fields of its form."""
@@ -79,7 +79,7 @@ class FilledForm:
 
     @classmethod
     def read(cls, said: Mapping[str, str]) -> "FilledForm":
-        """The form with these fields, if all are right; missing fields have their defaults."""
+        """The form with these fields, if all are valid; missing fields get their defaults."""
         text = {name: said.get(name, default) for name, default in DEFAULTS.items()}
         kind, k, sizes = _one_of("kind", text["kind"], KINDS), text["k"], text["sizes"].strip()
         if not (k.isascii() and k.isdigit() and len(k) <= 4 and 1 <= int(k) <= _MOST):
@@ -110,9 +110,9 @@ def ask(form: FilledForm, answers: Any, account: Account) -> Any:
 
 
 def text_of(value: Fraction) -> str:
-    """A number as a form shows it: as a decimal where that is exact and short.
+    """A number as a form shows it: a decimal if that is exact and short, else a fraction.
 
-    `number_in` reads it. What has too many digits to be read is rounded down.
+    `number_in` reads it. A number with too many digits is rounded down.
 
     >>> text_of(Fraction(1, 2)), text_of(Fraction(1, 3)), text_of(Fraction(1, 10**9))
     ('0.5', '1/3', '0.000000001')
@@ -132,7 +132,7 @@ def _is_long(value: Fraction) -> bool:
 
 
 def number_in(said: Mapping[str, str], name: str) -> Fraction:
-    """The exact number in a field, which must have one."""
+    """The exact number in a field; an error if there is none."""
     text = without_power(said.get(name, "").strip())
     try:
         value = Fraction(text) if _NUMBER.fullmatch(text) else None
@@ -159,7 +159,7 @@ _LEVEL = 0.05
 
 
 def about(value: float) -> str:
-    """A number of three digits or so, without an exponent where it can be read.
+    """A number of about three digits, without an exponent if it is readable so.
 
     >>> about(1603.2), about(0.12345), about(25.31)
     ('1,603', '0.123', '25.3')
@@ -170,30 +170,31 @@ def about(value: float) -> str:
 
 
 class Prospect(NamedTuple):
-    """What to expect for one ε; `Expectation` says what the three numbers after it are."""
+    """The expected errors for one ε; `Expectation` explains the three numbers after it."""
 
     epsilon: Fraction
     error: float
     close_error: float | None
     half_width: float
     left: Fraction
-    """The ε that is left after it; 0 where it cannot be paid."""
+    """The ε that is left after the question; 0 if it cannot be paid."""
     is_covered: bool
-    """Whether it can be paid, its δ too."""
+    """Whether the question can be paid, with its δ."""
     is_asked: bool
 
 
 class Prospects(NamedTuple):
-    """What to expect for some ε, the smallest first, and words about what may be certified."""
+    """The expected errors for some ε, the smallest first, and sentences about certificates."""
 
     rows: tuple[Prospect, ...]
     words: tuple[str, ...]
 
 
 def prospects(form: FilledForm, facts: PrivateCounts, left: Amount, least: Fraction) -> Prospects:
-    """What to expect of this question for its ε, and for other ε from the least that is allowed.
+    """The expected errors of this question for its ε, and for other ε from the least allowed.
 
-    While somebody moves ε, the same numbers are asked for again and again, so they are cached.
+    While a person moves the slider, the same numbers are needed again and again, so they are
+    cached.
     """
     rows = []
     asked = form.wanted.about(facts.origin or Question())
@@ -208,7 +209,7 @@ def prospects(form: FilledForm, facts: PrivateCounts, left: Amount, least: Fract
 
 @lru_cache(maxsize=4096)  # all of it is public
 def _expectation(asked: Question, facts: PrivateCounts) -> Expectation:
-    """The expected errors, in the units of the table. Winners that are read off need no lead."""
+    """The expected errors, in the units of the table. After a histogram, leads do not matter."""
     is_planned = asked.kind == "top-k" and asked.method != HISTOGRAM
     pipeline = None
     if not asked.is_of_all and (facts.unknown or facts.reach is not None or not is_planned):
@@ -241,7 +242,7 @@ def _plan(asked: Question, facts: PrivateCounts, **sizes: Any) -> Plan:
 
 
 def _words(asked: Question, stated: str, facts: PrivateCounts, noise: float) -> list[str]:
-    """Sentences: the lead that earns a certificate at this noise, and what stated sizes lead to."""
+    """Sentences: the lead that gives a certificate, and the precision with the stated sizes."""
     if asked.kind != "top-k" or not noise:
         return []
     lead = about(float(f"{noise * math.log(1 / _LEVEL):.2g}"))

@@ -1,9 +1,9 @@
 """The desk's operations for known people, and the queue of their questions.
 
-A question is charged and archived by the ledger before anything of it is handed out, and only what
-is in the archive is. So every answer that anybody saw is charged. A desk that dies in between
-leaves a charge that everybody can see, and the answer, if it was drawn, in its spool
-(`dpgap.desk.spool`): the next desk that starts settles it, or writes the charge off.
+The ledger charges and archives a question before its answer is shown, and only archived answers are
+shown. So every answer that somebody saw is charged. If a desk dies in between, it leaves a visible
+charge and, if the answer was drawn, a file in its spool (`dpgap.desk.spool`). The next desk that
+starts settles this answer, or writes the charge off.
 """
 
 import asyncio
@@ -42,11 +42,11 @@ from dpgap.desk.spool import Folder, Pending, Reserved, Reserving, Slip, Spool, 
 from dpgap.releases.document import handed_out
 
 # --------------------------------------------------------------------------------------------------
-# Answers leave at whole multiples of a tick that was fixed beforehand.
+# Answers leave at whole multiples of a tick, a fixed time.
 #
-# How long an answer takes depends on private data, and on the clock everybody can see it. So every
-# outcome of a question waits for the next tick since the question came in. Where computing takes
-# less than a tick, all answers take exactly one.
+# The time to compute an answer depends on private data, and everybody can measure it. So every
+# outcome of a question is held until the next tick after the question came in. If computing takes
+# less than a tick, all answers take exactly one tick.
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class ReleaseClock:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def hold(self, begun: float) -> int:
-        """Wait for the next tick since `begun`; how many ticks have passed then."""
+        """Wait for the next tick since `begun`; return how many ticks have passed."""
         whole = max(1, math.ceil((self.clock() - begun) / self.tick))
         await self.sleep(max(0.0, begun + whole * self.tick - self.clock()))
         return whole
@@ -72,7 +72,7 @@ LEFT_NO_ANSWER = "it left no answer, and a second draw would be a second release
 ELSEWHERE = "under way or interrupted, at another desk or in a program"
 
 ACTS = ("raise", "lower", "allow", "write-off", "close", "refresh", "verify")
-"""What a steward does at the desk; the first five are functions of the ledger."""
+"""The actions of a steward at the desk; the first five are functions of the ledger."""
 
 
 class Receipt(NamedTuple):
@@ -82,21 +82,21 @@ class Receipt(NamedTuple):
     """The number of its reservation in the book."""
     state: str
     again: bool = False
-    """Whether it was paid for by another request, so that nothing was charged for this one."""
+    """Whether another request paid for it; then nothing was charged for this one."""
 
 
 class Page(BaseModel):
     """A part of a long list: at most `limit` entries with numbers below `before`."""
 
-    limit: Annotated[int, Field(ge=1, le=1000, description="How many at the most.")] = 100
-    before: Annotated[int | None, Field(ge=0, description="Those before this number.")] = None
+    limit: Annotated[int, Field(ge=1, le=1000, description="The most entries to return.")] = 100
+    before: Annotated[int | None, Field(ge=0, description="Only before this number.")] = None
 
 
 class Verified(NamedTuple):
     """The result of verifying a whole book."""
 
     at: str
-    """When it began."""
+    """The time at which it began."""
     head: str
     """The hash of the last entry then, to be noted elsewhere; none if it cannot be read."""
     flaws: list[str]
@@ -112,7 +112,7 @@ class Desk:
         self.spool = spool
         self.release_clock = ReleaseClock(file.tick)
         self.checks: dict[str, Future[Verified]] = {}
-        """The last check of each whole book, which may be under way."""
+        """The latest check of each whole book; it may be under way."""
         self._checking = ThreadPoolExecutor(1, thread_name_prefix="checking")
         self.under_way: dict[asyncio.Task[Receipt], tuple[str, str]] = {}
         """The questions that wait for their tick, each with a budget and a key."""
@@ -120,7 +120,7 @@ class Desk:
         """The answers that the ledger did not take at their tick, by budget and reservation."""
 
     def datasets(self, visitor: Visitor) -> list[ListedData]:
-        """The data sets that somebody may ask about, or looks after."""
+        """The data sets that a person may ask about, or manages."""
         every, may_ask = self.file.datasets.values(), self.auth.may_ask
         return [each for each in every if visitor.person.is_steward or may_ask(visitor, each)]
 
@@ -132,7 +132,7 @@ class Desk:
         return data
 
     def balance(self, visitor: Visitor, data: ListedData) -> Balance:
-        """What is left of a budget, and for this person."""
+        """The balance of a budget, for this person."""
         return Steward(self.ledger, data.budget).balance_of(visitor.name)
 
     def people(self, data: ListedData) -> set[str]:
@@ -161,9 +161,9 @@ class Desk:
             steward.allow(said["person"], number_in(said, "epsilon"), delta=delta, reason=reason)
 
     def verify(self, budget: str) -> "Future[Verified]":
-        """Check a whole book in a thread of its own, one at a time, so that no page waits for it.
+        """Check a whole book in its own thread, so that no page waits; one book at a time.
 
-        Only the event loop starts checks. A check that is under way already is not started again.
+        Only the event loop starts checks. A check that is under way is not started again.
         """
         check = self.checks.get(budget)
         if check is None or check.done():
@@ -173,16 +173,17 @@ class Desk:
     def _verified(self, budget: str) -> Verified:
         at = datetime.now(UTC).isoformat(timespec="seconds")
         head = ""
-        with suppress(LedgerError):  # which is a flaw that is found below
+        with suppress(LedgerError):  # this is a flaw that is found below
             head = self.ledger.account(budget).head
         return Verified(at, head, self.ledger.verify(budget))
 
     def charge(
         self, visitor: Visitor, data: ListedData, form: FilledForm, key: str
     ) -> Pending | Receipt:
-        """Charge a question, once for each key. What was charged before has a receipt already.
+        """Charge a question, once for each key. If it was charged before, return its receipt.
 
-        Unless fresh noise is wanted, what somebody else asks just now is not charged beside it.
+        If another person asks the same question just now, it is charged once, unless fresh noise is
+        wanted.
         """
         if not self.auth.may_ask(visitor, data):
             raise Refused(403, "You are not listed for questions about this data set.")
@@ -205,7 +206,7 @@ class Desk:
         return Receipt(release.made.ledger.entry, "settled", again=True)
 
     def _slip(self, account: LedgerAccount) -> Slip:
-        """A file in the spool for one more answer, unless others wait for the ledger."""
+        """A new file in the spool for an answer; refused if other answers wait for the ledger."""
         waiting = list(self.waiting.values())
         is_blocked = any(each.blocks(account.dataset) for each in waiting)
         if is_blocked and not account.answered(account.key or ""):
@@ -220,9 +221,10 @@ class Desk:
             raise Refused(503, "The spool cannot be written now: nothing is charged.") from None
 
     def settle(self, pending: Pending) -> Receipt:
-        """Archive what was drawn, at a tick. What cannot be archived is not handed out.
+        """Archive a drawn answer, at a tick. An answer that cannot be archived is not shown.
 
-        If there is no answer, the charge is written off. What the ledger does not take now waits.
+        If there is no answer, the charge is written off. If the ledger cannot be written now, the
+        answer waits for the next tick.
         """
         (budget, number), document = pending.place, pending.document
         try:
@@ -252,7 +254,7 @@ class Desk:
         return Receipt(number, state)
 
     def _state(self, pending: Pending) -> str:
-        """The state in the ledger, which may have settled an answer although its reply was lost."""
+        """The state in the ledger: it may have settled an answer although its reply was lost."""
         with suppress(LedgerError):
             found = self._found(pending.entry.dataset, name_of(pending.entry))
             if found is not None and found.ending is not None:
@@ -263,13 +265,13 @@ class Desk:
         return UNDER_WAY
 
     def _found(self, budget: str, name: str) -> ChargedRequest | None:
-        """A reservation, by the name of its file in the spool, and what ended it."""
+        """A reservation, by the name of its file in the spool, and the entry that ended it."""
         number, _, _ = name.partition(".")
         found = LedgerAccount(self.ledger, budget).requests(1, int(number) + 1)
         return next((each for each in found if name_of(each.reservation) == name), None)
 
     def settle_waiting(self) -> None:
-        """Settle what waits. If an answer fails, others of its budget wait for the next tick."""
+        """Settle waiting answers. If one fails, others of its budget wait for the next tick."""
         failed: set[str] = set()
         for pending in list(self.waiting.values()):
             budget, _ = pending.place
@@ -277,7 +279,7 @@ class Desk:
                 failed.add(budget)
 
     def recover(self) -> None:
-        """Take up what desks that have ended left in the ledger and in the spool."""
+        """Finish the questions that ended desks left in the ledger and in the spool."""
         self.spool.take_over()
         for folder in list(self.spool.folders.values()):
             if folder.id != self.spool.id:
@@ -303,7 +305,7 @@ class Desk:
             self.spool.leave(folder)
 
     def _take_up(self, folder: Folder, entry: Entry) -> None:
-        """Let its answer in the spool be settled; without one, let the charge be written off."""
+        """Queue an entry: its answer in the spool is settled; without one, it is written off."""
         try:
             answer = folder.read(name_of(entry)) or {}
         except (SpoolError, OSError) as error:
@@ -320,7 +322,7 @@ class Desk:
         log.warning("entry %d of %s was left by a desk that ended", entry.number, entry.dataset)
 
     def unsettled(self, data: ListedData) -> list[tuple[Entry, str]]:
-        """Reservations that nobody settled, and what is known of each at this desk."""
+        """Reservations that are not settled, each with the reason that this desk knows."""
         stale = self.ledger.steward(data.budget).stale()
         return [(entry, self._why_unsettled(entry)) for entry in stale]
 
@@ -337,7 +339,7 @@ class Desk:
         return ANSWER_WAITS if folder.has(name_of(entry)) else LEFT_NO_ANSWER
 
     def look(self, budget: str, receipt: Receipt) -> Receipt:
-        """The receipt with the present state."""
+        """The receipt with the current state."""
         with suppress(LedgerError):
             (found,) = LedgerAccount(self.ledger, budget).requests(1, receipt.entry + 1)
             return receipt._replace(state=found.state)
@@ -349,20 +351,20 @@ class Desk:
         return getattr(data, name) if own is None else own
 
     def require_enough(self, visitor: Visitor, data: ListedData, form: FilledForm) -> Fraction:
-        """The least ε of a question, if this one may cost as much."""
+        """The least ε of a question; refuse a question with less."""
         least: Fraction = self.limit(visitor, data, "least_epsilon")
         if form.wanted.epsilon < least:
             raise Refused(422, f"epsilon must be at least {text_of(least)} for each question")
         return least
 
     def expect(self, visitor: Visitor, data: ListedData, form: FilledForm) -> Prospects:
-        """What to expect of a question, if it can be asked."""
+        """The expected errors of a question, if it can be asked."""
         least = self.require_enough(visitor, data, form)
         facts = self.slot(data, form).facts
         return prospects(form, facts, self.balance(visitor, data).left, least)
 
     def slot(self, data: ListedData, form: FilledForm) -> Slot:
-        """The counts that a question is about, if it can be asked so. All of this is public."""
+        """The counts for a question, if it can be asked about this topic. All checks are public."""
         topic = data.topics.get(form.said["topic"])
         if topic is None:
             raise Refused(422, "topic must be one that the data set lists")
@@ -377,7 +379,7 @@ class Desk:
         return slot
 
     def receipt(self, visitor: Visitor, data: ListedData, key: str) -> Receipt:
-        """What became of the question that this person sent with a key."""
+        """The receipt of the question that this person sent with a key."""
         found = self._account(data).answered(own_key(visitor, key))
         if found is None:
             raise Refused(404, "Nothing was charged for a question with this key.")
@@ -391,7 +393,7 @@ class Desk:
             raise Refused(*NOT_THERE) from None
 
     def archive(self, data: ListedData, page: Page) -> list[ChargedRequest]:
-        """What was charged, the newest first."""
+        """The charged questions, the newest first."""
         return self._account(data).requests(page.limit, page.before)[::-1]
 
     def entries(self, data: ListedData, page: Page) -> list[Entry]:
@@ -413,11 +415,11 @@ def own_key(visitor: Visitor, key: str) -> str:
 # The queue: questions wait for their turn, and answers wait for the tick.
 #
 # A question is charged as soon as it comes in, drawn when its topic is free, and settled at the
-# next whole tick. The two kinds of work have threads of their own: no charge ever waits for a
-# drawing, so that nobody can tell by a charge how long the drawing of another answer takes.
+# next whole tick. Charges and draws have separate threads: no charge waits for a draw. So nobody
+# can learn from a charge how long the draw of another answer takes.
 #
-# What the ledger does not take at its tick waits in a queue, and is brought to it at every tick
-# until it does.
+# If the ledger cannot be written at an answer's tick, the answer waits in a queue; the desk retries
+# at every tick.
 
 
 AT_ONCE = 8
@@ -426,10 +428,10 @@ _WAITING = 200
 _OF_ONE = 8
 _SECONDS = 60
 _PATIENCE = 5
-"""For how many seconds, or ticks if they are longer, somebody waits for an answer that is late."""
+"""The most seconds that a request waits for a late answer, but at least some ticks."""
 
 _LOOK_AROUND = 10
-"""The seconds after which the desk looks again whether another desk has ended."""
+"""The desk checks after so many seconds whether another desk has ended."""
 
 
 class Asking:
@@ -445,9 +447,9 @@ class Asking:
     async def ask(
         self, visitor: Visitor, data: ListedData, said: Mapping[str, str], key: str
     ) -> Receipt:
-        """Ask, and hand out what became of it at a whole tick since it came in.
+        """Ask, and return the receipt at a whole tick after the question came in.
 
-        A question that takes too long goes on, and its receipt says so.
+        If a question takes too long, it goes on, and its receipt says so.
         """
         desk = self._desk
         begun = desk.release_clock.clock()
@@ -464,7 +466,7 @@ class Asking:
         def end(work: asyncio.Task[Receipt]) -> None:
             del desk.under_way[work]
             if not work.cancelled():
-                work.exception()  # who asked was told, or has gone: nobody else is to log it
+                work.exception()  # the client got the error; it must not be logged again
 
         work.add_done_callback(end)
         try:
@@ -477,7 +479,7 @@ class Asking:
     async def act(
         self, visitor: Visitor, data: ListedData, act: str, said: Mapping[str, str]
     ) -> None:
-        """Do what a steward does."""
+        """Do a steward's action."""
         desk = self._desk
         if act not in ACTS:
             raise Refused(*NOT_THERE)
@@ -497,7 +499,7 @@ class Asking:
     async def _answer(
         self, begun: float, visitor: Visitor, data: ListedData, form: FilledForm, key: str
     ) -> Receipt:
-        """The outcome of a question. An answer that the ledger does not take goes to the queue."""
+        """The receipt of a question. If the ledger cannot be written, the answer is queued."""
         desk, run = self._desk, asyncio.get_running_loop().run_in_executor
         clock = desk.release_clock
         try:
@@ -519,7 +521,7 @@ class Asking:
         return receipt
 
     async def keep_settling(self) -> None:
-        """Settle at every tick what waits, and what desks that have ended left in the spool."""
+        """Settle waiting answers at every tick, and those that ended desks left in the spool."""
         desk = self._desk
         begun = looked = desk.release_clock.clock()
         await self._try(desk.recover)
@@ -536,7 +538,7 @@ class Asking:
                 await self._try(desk.recover)
 
     async def _try(self, work: Callable[[], None]) -> None:
-        """Do some work; if it fails, it is tried again later."""
+        """Do some work; if it fails, the desk retries later."""
         try:
             await asyncio.get_running_loop().run_in_executor(self._settling, work)
         except Exception as error:

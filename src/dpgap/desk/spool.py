@@ -1,20 +1,19 @@
-"""The spool: a directory where a drawn answer outlives an outage of the ledger, and of the desk.
+"""The spool: a directory that keeps drawn answers if the ledger or the desk fails.
 
 A question is charged, drawn, and settled at a tick. In the spool it has one file, which goes
 through these steps:
 
-1. *Before the charge* the file is made, without a name of its own. If that fails, nothing is
-   charged.
-2. *After the draw* the answer is written into it and synced. Then the file is renamed after its
-   reservation, so that a file with such a name holds a whole answer.
+1. *Before the charge* the file is made, with a temporary name. If this fails, nothing is charged.
+2. *After the draw* the answer is written to the file and synced. Then the file gets the name of its
+   reservation. So a file with such a name holds a complete answer.
 3. When the ledger has settled the answer, the file is removed.
 
 So a desk that starts again knows what to do with a reservation that is not settled. If its file
-holds an answer, that answer is settled. Else it is written off. Its draw may have begun, and a
-second draw would be a second release: so nothing is ever drawn again.
+holds an answer, this answer is settled. Otherwise the reservation is written off. Its draw may have
+begun, and a second draw would be a second release: so nothing is ever drawn again.
 
-Several desks may use one spool: each has a folder of its own, named by a random id and locked while
-the desk runs. A desk also takes over folders of desks that have ended. Every file has a version.
+Several desks may use one spool. Each has its own folder, with a random id as its name, locked while
+the desk runs. A desk also takes over the folders of desks that have ended. Files have a version.
 
 >>> import tempfile
 >>> spool = Spool(Path(tempfile.mkdtemp()) / "desk.spool")
@@ -58,15 +57,15 @@ _FIRST, _HEADER = (f'{{"version":{version}}}\n'.encode() for version in (1, 2))
 _LOCK, _NEW, _ENDED = "lock", "new.", "ended"
 _NAME = re.compile(r"[0-9]{1,10}\.[0-9a-f]{64}")
 _ID = re.compile(r"[0-9a-f]{16}")
-"""The names of folders, and of new files after `_NEW`. The desk touches nothing else there."""
+"""The names of folders, and of new files after `_NEW`. The desk changes no other file there."""
 
 
 class SpoolError(ValueError):
-    """The spool cannot be used, and why."""
+    """The spool cannot be used; the message says why."""
 
 
 def name_of(reservation: Entry) -> str:
-    """The name of the file of a reservation. No other entry of any ledger has its hash."""
+    """The name of a reservation's file. It has the entry's hash, which no other entry has."""
     return f"{reservation.number}.{reservation.hash}"
 
 
@@ -92,7 +91,7 @@ class Spool:
             raise SpoolError(f"spool {root} cannot be used: {error.strerror}") from None
 
     def take_over(self) -> None:
-        """Lock folders of desks that have ended meanwhile, if they can be used."""
+        """Lock the folders of desks that have ended, if they can be used."""
         with suppress(SpoolError):
             self.folders |= {folder.id: folder for folder in _free_folders(self._root)}
 
@@ -109,7 +108,7 @@ class Spool:
 
 
 def require_spool(root: Path) -> None:
-    """Refuse a place that cannot be a spool; nothing is made there."""
+    """Refuse a path that cannot be a spool; nothing is created."""
     if not root.exists():
         if not os.access(root.parent, os.W_OK | os.X_OK):
             raise SpoolError(f"spool {root} cannot be made: {root.parent} must be there, and ours")
@@ -120,7 +119,7 @@ def require_spool(root: Path) -> None:
 
 
 def _free_folders(root: Path) -> Iterator["Folder"]:
-    """Every folder that no running desk has locked, and which now is ours."""
+    """Lock and return every folder that no running desk has locked."""
     ours = (each for each in root.iterdir() if _ID.fullmatch(each.name) and each.is_dir())
     for path in sorted(ours):
         with suppress(BlockingIOError, FileNotFoundError):  # locked, or removed just now
@@ -128,7 +127,7 @@ def _free_folders(root: Path) -> Iterator["Folder"]:
 
 
 class Folder:
-    """The part of the spool that belongs to one desk, locked as long as this object is there."""
+    """The part of the spool of one desk, locked as long as this object exists."""
 
     def __init__(self, path: Path) -> None:
         self.id, self._path = path.name, path
@@ -191,7 +190,7 @@ class Slip:
     """The file of one question. Its descriptor stays open until the answer is written."""
 
     def __init__(self, folder: Folder, name: str = "") -> None:
-        """A new file; with a name, that of a reservation, if it is there."""
+        """A new file; or the existing file with the name of a reservation."""
         self._folder, self._name, self._file = folder, name, -1
         if not name:
             self._name = _NEW + secrets.token_hex(8)
@@ -204,7 +203,7 @@ class Slip:
                 raise
 
     def keep(self, name: str, answer: Answer) -> None:
-        """Write the answer to the disk, under this name; after an error it may be tried again."""
+        """Write the answer to the disk, under this name; after an error, it can be retried."""
         if self._file >= 0:
             text, directory = canonical(answer), self._folder.descriptor
             _write(self._file, f"{hash_of(text)} {text}\n".encode(), len(_HEADER))
@@ -215,7 +214,7 @@ class Slip:
             self._close()
 
     def drop(self) -> None:
-        """Remove the file. What cannot be removed now is removed by the next desk that starts."""
+        """Remove the file. If this fails, the next desk that starts removes it."""
         self._close()
         with suppress(OSError):
             self._folder.drop(self._name)
@@ -243,10 +242,10 @@ def _sync(directory: Path) -> None:
 # --------------------------------------------------------------------------------------------------
 # A question between its charge and its settlement.
 #
-# All that leads to a charge is made of counts that hold nothing, so neither the charge nor its
-# moment depends on the table. Drawing does, and how long it takes. So what is drawn waits in the
-# spool until the tick, and only then is it settled and archived: before, nothing in the ledger says
-# that it is there, and nothing is logged.
+# A charge is computed from empty counts. So neither the charge nor its time depends on the table.
+# The draw, and its duration, do depend on it. So a drawn answer waits in the spool until the tick,
+# and only then is it settled and archived. Before the tick, neither the ledger nor the log shows
+# that it exists.
 
 
 _LONG = timedelta(minutes=10)
@@ -263,14 +262,14 @@ class Reserved(Exception):  # noqa: N818 - it says what happened
 
 @dataclass(frozen=True, slots=True)
 class Reserving(LedgerAccount):
-    """An account that reserves, and stops there."""
+    """An account that reserves, and then stops by raising `Reserved`."""
 
     slip: Callable[[LedgerAccount], Slip] = field(kw_only=True)
-    """Makes the file in which the answer will be kept, or says why nothing is charged now."""
+    """Makes the file for the answer, or raises an error that says why nothing is charged."""
     extra: Mapping[str, Any] = field(kw_only=True)
 
     def reserve_for(self, request: Request) -> NoReturn:
-        """Raise an error in any case: `Reserved` where the budget covers the request."""
+        """Raise an error in every case: `Reserved` if the budget covers the request."""
         slip = self.slip(self)
         try:
             made = LedgerAccount.reserve_for(self, replace(request, extra=self.extra))
@@ -282,20 +281,20 @@ class Reserving(LedgerAccount):
 
 @dataclass(slots=True)
 class Pending:
-    """A question that is charged. It is an account too: what is drawn for it is paid already."""
+    """A charged question. It is also an account for the draw, which is paid already."""
 
     reservation: LedgerReservation
     slip: Slip
     form: FilledForm | None = None
-    """What is to be drawn, and of which counts; None: the desk that drew it has ended."""
+    """The question to draw, and its counts; None: the desk that drew it has ended."""
     slot: Slot | None = None
     cost: Fraction = Fraction(0)
     document: str | None = None
-    """What was drawn; None: there is no answer."""
+    """The drawn answer; None: there is no answer."""
     has_waited: bool = False
     """Whether it was not settled at its tick."""
     _failures: dict[str, bool] = field(default_factory=dict)
-    """What failed, and whether it was logged."""
+    """The failures, and whether each was logged."""
 
     @property
     def entry(self) -> Entry:
@@ -319,7 +318,7 @@ class Pending:
         return self.reservation.reference
 
     def reserve(self, epsilon: Fraction, purpose: str, delta: Fraction = Fraction(0)) -> "Pending":
-        """What was reserved, if that covers it."""
+        """The reservation, if it covers this cost."""
         if not Amount(epsilon, delta).fits(self.entry.charge):
             raise LedgerError("what is drawn must not cost more than was reserved")
         return self
@@ -329,14 +328,14 @@ class Pending:
         self.cost, self.document = epsilon, document
 
     def draw(self) -> None:
-        """Draw the answer, once. If that fails there is none, and what was reserved stays charged.
+        """Draw the answer, once. If this fails there is no answer, and the charge stays.
 
-        What fails is logged at the tick: sooner would show how long the drawing took.
+        A failure is logged only at the tick: an earlier log would show how long the draw took.
         """
         if self.form is None or self.slot is None:
             raise RuntimeError("only the desk that charged a question draws it")
         with self.slot.using() as answers:
-            try:  # fresh, as it is paid: the archive has no answer
+            try:  # fresh, because it is paid and the archive has no answer
                 ask(replace(self.form, fresh=True), answers, self)
             except BaseException as error:  # an engine's panic is no Exception
                 self.note("drawing it failed", error)
@@ -353,12 +352,12 @@ class Pending:
             self.note("the spool cannot be written, so its answer is only in memory", error)
 
     def note(self, words: str, error: BaseException | None = None) -> None:
-        """Note what failed. The text of an error may quote data, so only its kind is kept."""
+        """Note a failure. The text of an error may quote data, so only its kind is kept."""
         kind = "" if error is None else f" ({type(error).__name__})"
         self._failures.setdefault(words + kind, False)
 
     def log_failures(self) -> None:
-        """Log what was noted, each once."""
+        """Log each noted failure once."""
         for words, is_logged in self._failures.items():
             if not is_logged:
                 log.error("entry %d of %s: %s", self.entry.number, self.entry.dataset, words)

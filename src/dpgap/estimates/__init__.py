@@ -1,7 +1,7 @@
-"""Estimates from released numbers: linear ones, intervals, and what holds after selection.
+"""Estimates from released numbers: linear estimates, intervals, and claims after selection.
 
-Everything here is post-processing and costs no privacy. May import `exact`. Public are `blue` and
-`combine`.
+Everything here is post-processing and costs no privacy. May import `exact`. `blue` and `combine`
+are public.
 """
 
 from dpgap.estimates.linear import blue, combine

@@ -1,35 +1,35 @@
 """Estimates that know who was selected: measurements and gaps, given that these answers won.
 
-A winner's gap overstates it: it won partly because its noise was large. With exponential noise
-that can be said exactly. Noise that forgets how far it has come leaves, whatever the answers are,
+A winner's gap overstates its answer: it won partly because its noise was large. Exponential noise
+is memoryless. So its effect is known exactly, for any answers:
 
-    lead of a winner = (its true answer − the line)₊ + fresh exponential noise,
+    lead of a winner = (its true answer − the line)₊ + fresh exponential noise.
 
-where the line is what it had to clear: the best loser's noisy answer after a Top-K, the noisy
-threshold and the branch's margin after a Sparse Vector. So a lead tells of the answer where the
-answer is above the line, and nothing at all where luck alone made it win.
+The *line* is the value that a winner had to beat: the best loser's noisy answer after a Top-K, the
+noisy threshold plus the branch's margin after a Sparse Vector. So a lead has information about an
+answer above the line, and none about an answer that won only by its noise (by luck).
 
-The estimate is the mean of the true answer given all measurements and all leads, every answer
-being as likely as any other beforehand. Answers far above the line gain from their leads; others
-keep their measurement. Measurement noise enters as normal with its true variance. Its part that
-all values share (half of the hull's variance) cannot be told from a shift of the line, so the line
-is the only unknown that has to be integrated over, numerically; time is linear in the answers.
+The estimate is the mean of the true answer, given all measurements and all leads, with a flat prior
+(every answer is equally likely). Answers far above the line gain from their leads; others keep
+their measurement. Measurement noise is taken as normal, with its true variance. All values share a
+part of it (half of the hull's variance), which has the same effect as a shift of the line. So the
+line is the only unknown to integrate over, numerically. The time is linear in the answers.
 
-With b the scale of the noise, s the deviation of a measurement and t = s/b, let x and u be how many
-s the line, and the line plus the lead, are above the measurement. The likelihood of a measurement
-and its lead, given the line, is then e^(−t·x) times
+Let b be the scale of the noise, s the deviation of a measurement and t = s/b. Let x be the line
+minus the measurement, and u the line plus the lead minus the measurement, both in units of s. Then
+the likelihood of a measurement and its lead, given the line, is e^(−t·x) times
 
     G = Φ(u − t) + D,    D = Φ(x)·e^(t·x − t²/2) − Φ(x − t)
 
-up to a constant. D is luck: it counts only where the line is close to the answer, or above it. So
-it is worked out for those few answers alone. Derivatives by the measurement make the mean and the
-variance of the answer; with β = (D + Φ(x − t))/G, the chance that it is below the line,
+up to a constant. D comes from luck: it matters only if the line is close to the answer, or above
+it. So D is computed for those few answers only. Derivatives by the measurement give the mean and
+the variance of the answer. With β = (D + Φ(x − t))/G, the chance that the answer is below the line,
 
     s·I′/I = t·(1 − β) − φ(u − t)/G
     s²·I″/I = t·(s·I′/I + φ(x − t)/G) − u·φ(u − t)/G
 
-The mean is the measurement plus s²·I′/I, its variance s² + s⁴·(I″/I − (I′/I)²), averaged over the
-line.
+The mean is the measurement plus s²·I′/I, and the variance is s² + s⁴·(I″/I − (I′/I)²). Both are
+averaged over the line.
 """
 
 import math
@@ -43,17 +43,17 @@ from dpgap.estimates.normal import is_tabled, log_ndtr, ndtr, rough_log_ndtr, ta
 from dpgap.exact.reals import Floats, Integers, without_float_errors
 
 # --------------------------------------------------------------------------------------------------
-# The line that winners had to clear: what is known of it before looking at them.
+# The line that winners had to beat: what is known of it before looking at them.
 #
 # After a Top-K it is the best loser's noisy answer, of which nothing is known; after a Sparse
-# Vector the noisy threshold. Either is seen through the error that all measurements share, which
-# cannot be told from a shift of the line.
+# Vector it is the noisy threshold. The error that all measurements share has the same effect as a
+# shift of the line, so here the line includes this error.
 
 
 NEGLIGIBLE = 25.0
-"""A place that is this many e-folds less likely than the best is left out."""
+"""A value of the line that is e^this times less likely than the likeliest is left out."""
 REACH = 8.0
-"""Normal errors are not looked for beyond this many deviations."""
+"""The most deviations by which normal errors are assumed to be off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +63,15 @@ class UnknownLine:
     shared_deviation: float
 
     def range(self, least: Floats, most: Floats, deviation: float) -> tuple[Floats, Floats]:
-        """Where to look for the line, given the ends of where measurements put it."""
+        """The range to search for the line, given the least and the most by measurements."""
         return least - REACH * deviation, most + 4 * deviation
 
     def decay(self) -> tuple[float, float]:
-        """The place from which the line gets less and less likely, and the e-folds per unit."""
+        """A value from which the line gets less and less likely, and the e-folds per unit."""
         return -math.inf, 0.0
 
     def log_density(self, line: Floats) -> float:
-        """How likely a place of the line is, up to a constant."""
+        """The logarithm of the line's density, up to a constant."""
         return 0.0
 
     def shared_error(self, line: Floats) -> tuple[float, float]:
@@ -81,7 +81,7 @@ class UnknownLine:
 
 @dataclass(frozen=True, slots=True)
 class NoisyThreshold:
-    """The threshold plus exponential noise, seen through the error that measurements share."""
+    """The threshold plus exponential noise, plus the error that measurements share."""
 
     threshold: float
     scale: float
@@ -103,7 +103,7 @@ class NoisyThreshold:
         return logs
 
     def shared_error(self, line: Floats) -> tuple[Floats, Floats]:
-        """A normal error, given that it and exponential noise add up to the line's excess."""
+        """A normal error, given its sum with exponential noise: the line above the threshold."""
         shared = self.shared_deviation
         place = self._place(line - self.threshold)
         hazard = _density_over(place, tabled_log_ndtr(place))
@@ -125,26 +125,26 @@ Line = UnknownLine | NoisyThreshold
 
 _ROUGH_POINTS = 12
 _POINTS = ((6.5, 20), (10.0, 24), (15.0, 34), (28.0, 56), (80.0, 160))
-"""How many places of the line are looked at, by how many s wide the range is.
+"""Pairs: a width of the range in s, and how many points of the line are used up to this width.
 
-More of them, or a wider range, would change no mean by 1e-5 s, and most by less than 1e-6 s.
+More points, or a wider range, would change no mean by 1e-5 s, and most means by less than 1e-6 s.
 """
 _WIDTHS = [width for width, _ in _POINTS[:-1]]
 _NEGLIGIBLE = 14.0
 _WIDE = 10.0
-"""A range of fewer s is taken as it is: narrowing it again would cost more than it saves."""
+"""A range of fewer s is not narrowed again: this would cost more than it saves."""
 _WIDE_FOR_ONE = 28.0
 _STEEP = 8.0
-"""The same for a run alone, where a call costs more than what it works out, if the likelihood falls
-by fewer e-folds in an s: then as many places as so wide a range has are good to 1e-6 s."""
+"""A range of fewer s (`_WIDE_FOR_ONE`) is not narrowed for a single run, if the likelihood falls by
+fewer e-folds in an s (`_STEEP`): its points are good to 1e-6 s, and a call costs more than it."""
 _LEAST = 1e-300
 _CLEAR = 9.0
-"""An answer so many s above the line did not win by luck: D is below 1e-17."""
+"""An answer this many s above the line did not win by luck: D is below 1e-17."""
 _LARGEST_TILT = 6.0
 _FARTHEST = 400.0
 """Floats underflow if noise is much finer than an s, or if the range is more s wide than this."""
 _STEEPEST = 1_000.0
-"""Noise finer than a thousandth of an s counts as that: floats could not tell the difference."""
+"""Noise finer than a thousandth of an s counts as a thousandth: floats show no difference."""
 _MOST_GRIDS = 8
 _CELLS_AT_ONCE = 1 << 16
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
@@ -163,8 +163,8 @@ def after_selection(
 ) -> Estimates:
     """Estimate answers from measurements and leads over a line; one row for every run.
 
-    `scales` are those of the leads' exponential noise, `deviation` that of what measurements do
-    not share; `line` knows what they do.
+    `scales` are those of the leads' exponential noise. `deviation` is that of the error which
+    measurements do not share; `line` has the error that they share.
     """
     tilts = np.minimum(deviation / scales, _STEEPEST, out=np.empty_like(leads))
     winners = _Winners(measurements, measurements - leads, tilts, deviation, in_logs=False)
@@ -185,15 +185,15 @@ def after_selection(
 class _Winners(NamedTuple):
     measurements: Floats
     starts: Floats
-    """Where leads start: the line, as measurements have it."""
+    """Measurement minus lead: an estimate of the line from each winner."""
     tilts: Floats
     deviation: float
     in_logs: bool
-    """Whether likelihoods are worked out in logarithms: slowly, and without underflow."""
+    """Whether likelihoods are computed in logarithms: slower, but without underflow."""
 
     @property
     def unit(self) -> float:
-        """What ranges of the line are measured in: one s, and less where many winners narrow it."""
+        """The unit for widths of ranges of the line: one s, or less if there are many winners."""
         return self.deviation * min(1.0, 5 / math.sqrt(self.tilts.shape[1]))
 
     def of(self, rows: Integers) -> "_Winners":
@@ -206,11 +206,12 @@ class _Winners(NamedTuple):
 
 
 def _range(winners: _Winners, line: Line) -> tuple[Floats, Floats]:
-    """Where the line may be: far more than it is going to need.
+    """A range that surely holds the line; far wider than needed.
 
-    Below, the winner that the line is closest under forbids it; above, it is less and less likely
-    by the tilts of all winners that are clear. Which are clear depends on where the range ends, so
-    the largest winner alone is taken as clear, or the largest two, …, whatever ends it first.
+    Downwards, it ends where the winner closest above the line makes the line too unlikely. Upwards,
+    the line gets less likely by the tilts of all winners that are clear of it. Which winners are
+    clear depends on where the range ends. So the largest one, two, … winners are taken as clear in
+    turn, and the smallest end counts.
     """
     s, tilts = winners.deviation, winners.tilts
     top = winners.starts.max(axis=1)
@@ -226,10 +227,10 @@ def _range(winners: _Winners, line: Line) -> tuple[Floats, Floats]:
 
 
 def _narrowed(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """The part of the range that counts, found on a rough grid, and where need be on others.
+    """The part of the range that matters, found on a rough grid, and on finer ones if needed.
 
-    The likelihood has one peak. What is not negligible lies between the neighbours of the places
-    where it is not.
+    The likelihood has one peak. So it is negligible outside the neighbours of the grid points where
+    it is not negligible.
     """
     is_narrow = low.size == 1 and high[0] - low[0] < _WIDE_FOR_ONE * winners.deviation
     if is_narrow and winners.tilts.sum() < _STEEP:
@@ -261,15 +262,15 @@ def _narrowed_once(
 
 
 def _between(low: Floats, high: Floats, points: int) -> Floats:
-    """Evenly spaced places from low to high, one row for every run."""
+    """Evenly spaced points from low to high, one row for every run."""
     places: Floats = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, points)
     return places
 
 
 class _Places:
-    """Winners (second axis) seen from places of the line (third).
+    """Winners (second axis) at several points of the line (third axis).
 
-    Those that are *close* are not clear, at least at the last place.
+    A winner is *close* if it is not clear of the line at the last point.
     """
 
     def __init__(self, winners: _Winners, places: Floats) -> None:
@@ -290,7 +291,7 @@ class _Places:
         return logs
 
     def for_close(self, values: Floats) -> Floats:
-        """The values of each run at each place, once for each of its close winners."""
+        """The values of each run at each point, once for each of its close winners."""
         return values[:, None, :] if self.all_close else values[self.close[0]]
 
     def mean_of_close(self, values: Floats, weights: Floats) -> Floats:
@@ -302,7 +303,7 @@ class _Places:
         return means
 
     def close_likelihoods(self) -> tuple[Floats, Floats, Floats]:
-        """Of the close winners, at places of the line: log G, β and φ(x − t)/G."""
+        """For the close winners, at points of the line: log G, β and φ(x − t)/G."""
         measured = self.winners.measurements[self.close][..., None]
         tilt = self.winners.tilts[self.close][..., None]
         x = (self.for_close(self.places) - measured) / self.winners.deviation
@@ -312,7 +313,7 @@ class _Places:
             logs = np.logaddexp(log_below, _log_stretch(moved, over))
             return logs, np.exp(log_below - logs), _density_over(moved, logs)
         every = np.array([x, moved, over])
-        # All at once if nothing changes by that: a call takes longer than what it works out.
+        # All in one call, if the results are the same: the call itself takes most of the time.
         parts = [every] if is_tabled(every) and is_tabled(over) else [every[:2], every[2:]]
         chance, chance_moved, chance_over = chain.from_iterable(map(ndtr, parts))
         below = np.exp(tilt * (x - tilt / 2)) * chance
@@ -348,7 +349,7 @@ def _averaged(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple
 
 
 def _averaged_at(places: Floats, winners: _Winners, line: Line) -> tuple[Floats, Floats]:
-    """Means and variances, averaged over these places of the line."""
+    """Means and variances, averaged over these points of the line."""
     s, at, tilts = winners.deviation, _Places(winners, places), winners.tilts
     logs, below, at_line = at.close_likelihoods()
     if not at.all_close:

@@ -1,8 +1,8 @@
 """Errors of released numbers: small values that a release keeps.
 
-They hold parameters of the noise and nothing else, so that they can be copied, compared and
-written down. Variances, intervals and lower bounds follow from them. What was worked out once for
-a law is remembered: laws are public.
+They hold only parameters of the noise, so they can be copied, compared and written to a document.
+Variances, intervals and lower bounds follow from them. Results are cached for each law, because
+laws are public.
 """
 
 import math
@@ -21,7 +21,7 @@ from dpgap.exact.shells import ValueLaw, farthest_within, spread_within
 
 _TERMS = 1 << 16
 _REACH = range(-(1 << 62), (1 << 62) - 1)
-"""No noise goes farther, in whole steps: its scale is at most 2^40 of them."""
+"""The largest noise in whole steps: its scale is at most 2^40 steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class MeasurementError:
 
     @lru_cache(maxsize=256)  # noqa: B019
     def half_width(self, level: float) -> float:
-        """How far the value is off at most, with confidence `level`."""
+        """The most that the value is off, with confidence `level`."""
         return self.law.value_half_width(level) * float(self.grid)
 
     def ends(self, values: Floats, level: float, rounding: float) -> Floats:
@@ -52,7 +52,7 @@ class MeasurementError:
         return around(values, half + rounding)
 
     def half_width_of_pairs(self, count: int, level: float) -> float:
-        """How far the difference of two of `count` values is off at most, for all pairs at once.
+        """The most that the difference of two of `count` values is off, for all pairs at once.
 
         >>> from dpgap.exact.shells import CubeNoise
         >>> error = MeasurementError(CubeNoise(Fraction(160), 10), Fraction(1, 16))
@@ -64,7 +64,7 @@ class MeasurementError:
 
 @dataclass(frozen=True, slots=True)
 class LaplaceSum:
-    """The error of an estimate made from gaps: a weighted sum of Laplace draws, and of floors."""
+    """The error of an estimate made from gaps: a weighted sum of Laplace draws and of floors."""
 
     terms: tuple[tuple[float, int], ...]
     """Scales in steps of the grid, and how many draws have them."""
@@ -73,7 +73,7 @@ class LaplaceSum:
     grid: Fraction
 
     def half_width(self, level: float) -> float:
-        """How far the estimate is off at most, with confidence `level`."""
+        """The most that the estimate is off, with confidence `level`."""
         width = laplace_sum_half_width(self.terms, level) + self.floored
         return width * float(self.grid)
 
@@ -94,10 +94,10 @@ class GapErrors:
     def lower_bound(self, gap: float, branch: int, level: float) -> float:
         """A true answer with this gap is at least this, with confidence `level`.
 
-        Every branch is a try of its own at a gap that overstates the answer. So branches share the
-        chance that may go wrong, 1 − level: each has half as much of it as the one before. The
-        cheapest has the most noise and the largest part, so that no bound is lower by more than
-        about 0.7 of the cheapest branch's scale.
+        In every branch the gap may overstate the answer. So branches share the allowed chance of an
+        error, 1 − level: each gets half as much as the one before. The cheapest branch has the most
+        noise and gets the largest share. So no bound is lower by more than about 0.7 of the
+        cheapest branch's scale.
         """
         law = self.branch_laws[branch - 1]
         chance = (1 - level) * 2.0**-branch / (1 - 2.0 ** -len(self.branch_laws))
@@ -107,7 +107,7 @@ class GapErrors:
 
 @lru_cache(maxsize=256)
 def gap_shortfall(law: Law, threshold_law: Law, grid: Fraction | None, chance: float) -> float:
-    """The length by which a gap overstates an answer: a longer one has at most this chance.
+    """The most by which a gap overstates an answer, except with at most this chance.
 
     The gap's noise on the grid is N − N₀, and its exact law is used.
     """
@@ -129,10 +129,10 @@ def around(values: Floats, half: float) -> Floats:
 
 
 def ends_of_quotients(parts: Floats, whole: Floats, least: float, most: float) -> Floats:
-    """The ends of what parts can be of a whole, whatever both are within their own; shape (k, 2).
+    """The ends of part/whole, for parts and a whole within their own ends; shape (k, 2).
 
-    All quotients are known to lie from `least` to `most`; where `least` is 0, so are parts and
-    whole.
+    All quotients are known to lie from `least` to `most`. If `least` is 0, parts and the whole are
+    not negative.
 
     >>> ends_of_quotients(np.array([[10.0, 20.0]]), np.array([50.0, 100.0]), 0.0, 1.0).tolist()
     [[0.1, 0.4]]
@@ -152,8 +152,8 @@ def ends_of_quotients(parts: Floats, whole: Floats, least: float, most: float) -
 def laplace_sum_half_width(terms: tuple[tuple[float, int], ...], level: float) -> float:
     """The x with P(|S| ≤ x) = level, S a sum of Laplace draws given as (scale, how many).
 
-    It is worked out from the characteristic function, so it is that of the true sum and not of a
-    normal approximation.
+    It is computed from the characteristic function. So it is exact for this sum, not a normal
+    approximation.
 
     >>> round(laplace_sum_half_width(((2.0, 1),), 0.95), 6)
     5.991465
@@ -165,7 +165,7 @@ def laplace_sum_half_width(terms: tuple[tuple[float, int], ...], level: float) -
         return -terms[0][0] * math.log1p(-level)
     widest = max(scale for scale, _ in terms)
     deviation = math.sqrt(sum(2 * count * scale**2 for scale, count in terms))
-    # Beyond this distance lies less than 1e-13, so that the discrete sum below is exact enough.
+    # The probability beyond this distance is below 1e-13, so the discrete sum is exact enough.
     reach = 35 * widest + 10 * deviation
     step = math.pi / reach
     order = np.arange(1, _TERMS)
@@ -186,10 +186,11 @@ def laplace_sum_half_width(terms: tuple[tuple[float, int], ...], level: float) -
 #
 # Which two values a reader compares depends on the estimates, and so on the noise: the first and
 # the last are often first and last by luck. So an interval of a difference must hold for all pairs
-# at once. It does if it is as long as the largest noise less the smallest, but for a share 1 −
-# level of the draws: the quantile of their *spread*. The same goes for one value that is compared
-# with 0 or with a threshold: the quantile of the largest noise of all, up or down. The laws are
-# those of `dpgap.exact.laws`, for continuous noise; on the grid they are never too short.
+# at once. The *spread* of the noise is its largest value minus its smallest: the half-width is the
+# quantile of the spread at `level`. If values are compared with 0 or with a threshold, the
+# half-width is the quantile of the largest noise of all, up or down. The laws are those of
+# `dpgap.exact.laws` and `dpgap.exact.shells`, for continuous noise; on the grid the half-widths are
+# never too short.
 #
 # Measurements are drawn after the selection and independently of it. So this holds for the very
 # answers that were selected.
@@ -204,27 +205,27 @@ class Difference(NamedTuple):
 
 
 # --------------------------------------------------------------------------------------------------
-# How far off a noisy count may be that was returned because it was large.
+# The error of a noisy count that was returned because it was large.
 #
-# A winner's noisy count y was returned because it reached a *line*: the one that was stated, or the
-# best loser's noisy count. Given the line, the noisy count has its own law, cut off below the line.
-# So an interval must hold every true count q under which y would not be surprising *among noisy
-# counts that reach the line*:
+# A winner's noisy count y was returned because it reached a *line*: a stated threshold, or the best
+# loser's noisy count. Given the line, the noisy count has its own law, cut off below the line. So
+# an interval must hold every true count q for which y is not an extreme *among noisy counts that
+# reach the line*:
 #
 #     P(noisy ≥ y | noisy ≥ line) > a   and   P(noisy ≤ y | noisy ≥ line) > a,   a = (1 − level)/2.
 #
-# Far above the line this is the noise's own interval. Near the line, small q are not surprising at
-# all: whatever q is, a noisy count that reached the line is likely to be just over it. So a lead
-# over the line of less than about scale · ln(1/a), 3.7 scales at 95 %, has no lower end: all that
-# can be said is "at most". The upper end is never below the noisy count itself.
+# Far above the line this is the usual interval of the noise. Near the line, no small q can be
+# excluded: for any q, a noisy count that reached the line is likely to be just over it. So if the
+# lead over the line is less than about scale · ln(1/a) (3.7 scales at 95 %), there is no lower end,
+# only "at most". The upper end is never below the noisy count itself.
 #
 # Noisy counts are whole numbers, and may be on the line. Those on a *stated* line are returned.
-# Those that tie with the best loser are returned if their coin, uniform from 0 to 1, is above the
-# loser's, c. In both cases a noisy count on the line is returned with chance 1 − c, where c is 0
-# for a stated line. All noisy counts with independent coins are as private as the counts alone, so
-# that c may be known; it is kept to 24 binary places, rounded down. Both ends fall as c rises. So
-# the upper end is that of the smallest c that it can be, and the lower end that of the largest. A c
-# that was not kept may be anything from 0 to 1.
+# Those that tie with the best loser are returned if their coin (uniform from 0 to 1) is above the
+# loser's coin c. In both cases a noisy count on the line is returned with chance 1 − c. (For a
+# stated line, c is 0.) Noisy counts with independent coins are as private as noisy counts alone, so
+# c may be released; it is kept to 24 binary places, rounded down. Both ends fall as c rises. So the
+# upper end uses the smallest possible c, and the lower end the largest. A c that was not kept may
+# be anything from 0 to 1.
 #
 # Given the line and c, winners are independent of each other. So ends at the level^(1/k) hold for
 # all k of them at once with confidence level.
@@ -235,15 +236,15 @@ class Difference(NamedTuple):
 #     high − y is the largest whole number < scale · ln((1 − (1 − a)·d·p^ℓ) / (a·(1 + p)))
 #     low − y is the smallest > scale · ln(a·(1 + p)·(1 + √(1 − 4·d·p^ℓ/(a·(1 + p)²)))/2)
 #
-# and low is −∞ where p^ℓ > a·(1 − c + c·p), or where ℓ is 0. On whole numbers the lower end does
-# not use all of a. What it leaves over, whatever c is, goes to the upper end, which may then be a
-# step or two less.
+# and low is −∞ if p^ℓ > a·(1 − c + c·p), or if ℓ is 0. On whole numbers the lower end does not use
+# all of the chance a. For every c, the upper end gets the unused part, and may then be a step or
+# two lower.
 
 
 COINS = 1 << 24
-"""Coins are kept in so many parts of 1."""
+"""Coins are kept in whole multiples of 1 divided by this."""
 _ROUNDING = 1e-12
-"""More than floats err by, as a share; it makes intervals longer."""
+"""A bound of the relative error of floats; it makes intervals longer."""
 _MOST_STEPS = 2
 """The most steps by which an upper end comes down: the lower end leaves at most a·(1 − p)."""
 
@@ -263,7 +264,7 @@ class HistogramError(MeasurementError):
     """
 
     def half_width_of_pairs(self, count: int, level: float) -> float:
-        """How far the difference of two of `count` values is off that are clear of the line."""
+        """The most that the difference of two of `count` values is off, far above the line."""
         return 2 * self.half_width(level ** (1 / count)) if count > 1 else 0.0
 
     def ends_of_all(self, values: Floats, level: float, rounding: float) -> Floats:
@@ -287,7 +288,7 @@ class HistogramError(MeasurementError):
         )
 
     def _steps(self, lead: Floats, share: float) -> tuple[Floats, Floats]:
-        """How many steps the ends are from values with these leads, for a `share` at each end."""
+        """The distances, in steps, of the ends from values with these leads; `share` is a above."""
         scale, fall = float(self.law.scale), math.exp(-1 / self.law.scale)
         power = np.exp(-lead / scale)
         least, most = 0.0, 1.0
@@ -307,9 +308,9 @@ class HistogramError(MeasurementError):
     def _has_to_spare(self, above: Floats, less: Floats, more: Floats, share: float) -> Flags:
         """Whether the chance that the lower end leaves over is enough to leave out the upper end.
 
-        A count's noisy values are whole, so that those that are too large for it have a chance of
-        less than the share. What is cut off lies between `less` and `more`; the answer holds for
-        all of that.
+        Noisy values are whole numbers. So the values of a count that are too large for it have a
+        chance of less than `share`. The chance that is cut off lies between `less` and `more`; the
+        result holds for all of these.
         """
         scale, fall = float(self.law.scale), math.exp(-1 / self.law.scale)
         power = np.exp(-above / scale) / (1 + fall)
@@ -322,5 +323,5 @@ class HistogramError(MeasurementError):
 
 
 def _slack(length: Floats, scale: float) -> Floats:
-    """More than floats err by in a length; 0 where the length is infinite."""
+    """A bound of the error of floats in a length; 0 if the length is infinite."""
     return np.where(np.isinf(length), 0.0, _ROUNDING * (np.abs(length) + scale))

@@ -1,8 +1,8 @@
-"""Better numbers for free: what gaps add to measurements, and how sure one may be.
+"""Better estimates from measurements and gaps, and their variances; they cost nothing extra.
 
 Everything here is post-processing of released values, so it costs no privacy. Variances and
-confidence are those of one question fixed beforehand. Looking only at winners makes both
-optimistic where the winners were hard to tell from the rest.
+confidence are those of one question fixed beforehand. For winners that were hard to tell from the
+rest, both are optimistic.
 """
 
 import math
@@ -16,10 +16,10 @@ from dpgap.exact.reals import Floats
 def blue(measurements: ArrayLike, gaps: ArrayLike, variance_ratio: float) -> Floats:
     """The best linear unbiased estimates from measurements and the gaps between them.
 
-    Theorem 3 of the paper, in linear time. `gaps` are those of a Noisy Top-K: the gap after rank
-    i is `gaps[i]`. A k-th gap, to the best loser, brings an unknown of its own and changes
-    nothing. `variance_ratio` is the variance of the selection's noise over the measurements'.
-    Of many runs, every row is one.
+    This is Theorem 3 of the paper, in linear time. `gaps` are those of a Noisy Top-K: the gap after
+    rank i is `gaps[i]`. A k-th gap, to the best loser, adds an unknown (the loser) and changes
+    nothing. `variance_ratio` is the variance of the selection's noise divided by that of the
+    measurements. With many runs, each row is one run.
 
     >>> blue([10, 4], [8], variance_ratio=1)
     array([10.5,  3.5])
@@ -33,7 +33,7 @@ def blue(measurements: ArrayLike, gaps: ArrayLike, variance_ratio: float) -> Flo
     k, count = alpha.shape[-1], steps.shape[-1]
     if count not in (k - 1, k):
         raise ValueError(f"gaps must be {k - 1} or {k} for {k} measurements, not {count}")
-    # Noisy answers over a common unknown: the suffix sums of the gaps.
+    # Noisy answers minus a common unknown: the suffix sums of the gaps.
     noisy = np.zeros_like(alpha)
     noisy[..., :-1] = np.cumsum(steps[..., : k - 1][..., ::-1], axis=-1)[..., ::-1]
     noisy -= noisy.mean(axis=-1, keepdims=True)
@@ -61,7 +61,7 @@ def combine(
     """Combine each measurement with its gap above a threshold, weighted by inverse variance.
 
     `gap_variance` is the whole variance of a gap, one number or one for each answer (branches
-    differ). All gaps of a run share the threshold's noise; the paper's formula, which this is,
+    differ). All gaps of a run share the threshold's noise. This is the paper's formula, which
     ignores that.
 
     >>> combine([12.0], [4.0], threshold=10, measurement_variance=1, gap_variance=3)

@@ -1,9 +1,9 @@
 """The normal distribution function and its logarithm, the same on every day and in every process.
 
-A release must be a function of what was drawn, down to its last bit: not of what else a process has
-loaded or worked out before. So nothing here asks whether SciPy is there. The C library's erfc gives
-a few values. Many are read from a table, by the Taylor series of log Φ from where cells begin:
-Φ's derivatives follow from each other, and five terms agree with SciPy to 12 digits.
+Every bit of a release must be a function of what was drawn; it must not depend on what else the
+process has loaded or computed. So nothing here depends on whether SciPy is installed. A few values
+come from the C library's erfc. Many values are read from a table of cells, by the Taylor series of
+log Φ at the beginning of each cell; five terms agree with SciPy to 12 digits.
 """
 
 import math
@@ -20,7 +20,7 @@ _FEW_FOR_A_TABLE = 2_000
 _FAR = -30.0
 _END = 37.0
 _ONE = 9.0
-"""From here on Φ is 1, as far as floats can tell."""
+"""From here on Φ is 1 as a float."""
 _CELLS = 256
 _TERMS = 5
 _erfc = np.frompyfunc(math.erfc, 1, 1)
@@ -54,20 +54,20 @@ def ndtr(place: Any) -> Floats:
 
 
 def tabled_log_ndtr(place: Floats) -> Floats:
-    """Log Φ(x) to 1e-9 (in the far left tail, of itself), from a table, in a third of the time.
+    """Log Φ(x) from a table, to 1e-9 (relative in the far left tail), in a third of the time.
 
-    For few values the table is not worth making, and it ends at −37.
+    For few values the table is not made. It ends at −37.
     """
     return _by_table(place, 4) if is_tabled(place) else log_ndtr(place)
 
 
 def is_tabled(place: Floats) -> bool:
-    """Whether values are read from the table: there are many of them, and none is off its end."""
+    """Whether values are read from the table: there are many, and all are within the table."""
     return place.size > _FEW and bool(place.min() >= -_END)
 
 
 def _by_table(place: Floats, terms: int) -> Floats:
-    """Log Φ(x) from −37 on, by so many terms of its series."""
+    """Log Φ(x) for x ≥ −37, by this many `terms` of its series."""
     cells, within = _cells(place)
     *lower, logs = _table()[:terms].take(cells, axis=1)
     for coefficient in reversed(lower):
@@ -85,7 +85,7 @@ def rough_log_ndtr(place: Floats) -> Floats:
 
 
 def _cells(place: Floats) -> tuple[NDArray[np.intp], Floats]:
-    """The cell of the table, and how far from its beginning, in cells."""
+    """The cell of the table, and the distance from the cell's beginning, in cells."""
     within = (np.minimum(place, _ONE) + _END) * _CELLS
     cells = within.astype(np.intp)
     return cells, within - cells
@@ -93,7 +93,7 @@ def _cells(place: Floats) -> tuple[NDArray[np.intp], Floats]:
 
 @cache
 def _table() -> Floats:
-    """The Taylor series of log Φ where cells begin, in cells.
+    """The Taylor series of log Φ at the beginning of each cell, in units of a cell.
 
     Its slope is h = φ/Φ, with h′ = −h·(x + h); further derivatives follow by the product rule.
     """
@@ -108,7 +108,7 @@ def _table() -> Floats:
 
 
 def _log_far_tail(x: Floats) -> Floats:
-    """The asymptotic series, whose eighth term is below 1e-16 where it is used."""
+    """The asymptotic series of log Φ; where it is used, its eighth term is below 1e-16."""
     square = np.minimum(x, _FAR) ** -2.0
     series = np.zeros_like(square)
     for odd in range(13, 0, -2):  # 1 − 1/x² + 1·3/x⁴ − 1·3·5/x⁶ …

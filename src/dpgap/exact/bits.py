@@ -5,13 +5,13 @@ mode, keyed by the operating system. Every thread has a stream of its own and a 
 re-keys before its first bit, so no two callers ever see the same stream.
 
 A machine that is restored twice from one snapshot would draw the same noise twice. So every call
-of `secure_bits()`, which is every release and every question of a run, lets the stream go on at a
-random place, and no bit is drawn ahead. The place is the stream's own next block, XORed with fresh
-bytes of the operating system: it is as hard to guess as either of them, so that weak bytes make
-nothing worse. It costs one microsecond, where a new key would cost five.
+of `secure_bits()` moves the counter to a random value; every release and every question of a run
+makes this call. No bit is drawn ahead. The new counter (the nonce) is the stream's next block,
+XORed with fresh bytes of the operating system. It is as hard to guess as either of them, so weak
+bytes do no harm. This costs one microsecond; a new key would cost five.
 
-`InsecureSeededBits` repeats itself on purpose. No `release` takes a source of bits, so it cannot
-reach one by accident. Tests put it in the place of a thread's own bits, and only tests do.
+`InsecureSeededBits` repeats itself on purpose. No `release` takes a source of bits, so seeded bits
+cannot reach a release by accident. Only tests put them in the place of a thread's own bits.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ class Bits:
         self._used = 0
 
     def freshen(self) -> None:
-        """Called at every release: only secure bits have something to do."""
+        """Mix fresh bytes in, at every release. Only secure bits do so."""
 
     def words(self, *shape: int) -> Words:
         """Fresh words, as an array of the given shape."""
@@ -63,7 +63,7 @@ class Bits:
         return int.from_bytes(self._stream.update(_NO_WORD))
 
     def below(self, limit: int) -> int:
-        """A uniform whole number from 0 up to, not including, the limit; without bias."""
+        """A uniform whole number of at least 0 and less than the limit, without bias."""
         further = (limit.bit_length() - 1) // 64  # words beyond the first
         whole = 1 << 64 * (1 + further)
         fair = drawn = whole - whole % limit
@@ -76,15 +76,15 @@ class Bits:
     def distinct(self, many: int, limit: int) -> NDArray[np.int64]:
         """Distinct uniform whole numbers below the limit (at most 2^60), in random order."""
         if many <= _FEW:  # NumPy would take longer to start
-            found: dict[int, None] = {}
-            while len(found) < many:
-                found[self.below(limit)] = None
-            return np.array(list(found), dtype=np.int64)
+            numbers: dict[int, None] = {}
+            while len(numbers) < many:
+                numbers[self.below(limit)] = None
+            return np.array(list(numbers), dtype=np.int64)
         places, which = self.scattered(many, limit)
         return places[np.argsort(which)]
 
     def scattered(self, many: int, limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Distinct uniform places below the limit, in order, and which of `many` is at each."""
+        """Distinct uniform positions below the limit, sorted; and which of `many` is at each."""
         if 2 * many > limit:
             order = self._every(limit)
             places = np.flatnonzero(order < many)
@@ -111,7 +111,7 @@ class Bits:
             words = self.words(limit)
             order = np.argsort(words)
             in_order = words[order]
-            if (in_order[1:] != in_order[:-1]).all():  # words that tie would say nothing
+            if (in_order[1:] != in_order[:-1]).all():  # equal words would give no order
                 return order
 
     def token(self) -> str:
@@ -127,7 +127,7 @@ _threads = threading.local()
 
 
 def process() -> tuple[int, int]:
-    """Identifies this process: a forked child differs from its parent, even with the same id."""
+    """A value that identifies this process: a forked child has another, even with the same id."""
     return _forks, os.getpid()
 
 
@@ -158,11 +158,11 @@ class ProcessBound:
 
 
 def _rekey_after_fork() -> None:
-    """Let go of the parent's bits; in the child only this thread lives on."""
+    """Drop the bits of the parent process. In the child only this thread still runs."""
     global _forks
     _forks += 1
     bits = vars(_threads).pop("bits", None)
-    if isinstance(bits, _SecureBits):  # whoever holds them must not repeat the parent's
+    if isinstance(bits, _SecureBits):  # code that still holds them must not repeat the parent's
         bits.rekey()
         _threads.bits = bits
 
@@ -180,17 +180,17 @@ class _SecureBits(Bits):
         self._key(os.urandom(_KEY_BYTES))
 
     def rekey(self) -> None:
-        """Take a new key, made from fresh bytes and from the secret past."""
+        """Take a new key, made from fresh bytes and from secret bits of the old stream."""
         past = self._stream.update(bytes(_KEY_BYTES))
         self._key(hashlib.sha256(past + os.urandom(_KEY_BYTES)).digest())
 
     def freshen(self) -> None:
-        """Go on at a random place that nobody who knows the past can know."""
+        """Move the counter to a random value, which earlier states do not determine."""
         # Two stretches under one key overlap with a chance of at most 2^−128 for every pair of
         # their blocks. A key serves 2^33 blocks: less than 2^−62, for each copy of a machine.
         if self._used > _WORDS_PER_KEY:
             self.rekey()
-        # Encrypting the fresh bytes is XORing them with the stream's next block.
+        # Encrypting the fresh bytes XORs them with the stream's next block.
         self._stream.reset_nonce(self._stream.update(os.urandom(_BLOCK)))
         self._used += _BLOCK // 8
 
@@ -201,7 +201,7 @@ class _SecureBits(Bits):
 
 
 def secure_bits() -> Bits:
-    """The calling thread's own secure bits, made fresh; do not hand them to another thread."""
+    """The secure bits of the calling thread, made fresh. Do not pass them to another thread."""
     try:
         bits: Bits = _threads.bits
     except AttributeError:

@@ -1,9 +1,10 @@
-"""Private answers on a grid: whole steps, or a refusal that shows nothing of them.
+"""Private answers on a grid: whole steps, or an error that shows no answer.
 
 Answers are integers unless a grid (a power of two) is declared. Then real answers are first
-rounded to it by ⌊x/γ + ½⌋γ, which never moves two answers apart by more than the next multiple
-of γ (rounding half to even would). A refusal of malformed answers depends on private data, so it
-happens before anything is charged and names neither a value nor a position.
+rounded to it by ⌊x/γ + ½⌋γ. If two answers differ by d, the rounded ones differ by at most d
+rounded up to a multiple of γ (rounding half to even would break this). The error for malformed
+answers depends on private data. So it is raised before anything is charged, and it names neither a
+value nor a position.
 """
 
 import sys
@@ -41,7 +42,7 @@ class Grid(NamedTuple):
 
     @property
     def width(self) -> float:
-        """The same as a float: what numbers of steps are multiplied with."""
+        """The step as a float. Multiply a number of steps by it to get a length."""
         return float(self.declared or 1)
 
     @property
@@ -50,12 +51,12 @@ class Grid(NamedTuple):
         return 0.0 if self.declared is None else self.width / 2
 
     def up(self, length: Fraction) -> int:
-        """A sensitivity, or a threshold that whole steps are compared with, rounded up to steps."""
+        """A length in steps, rounded up: a sensitivity, or a threshold for whole steps."""
         one = self.declared or 1
         return -(-length.numerator * one.denominator // (length.denominator * one.numerator))
 
     def excess(self, length: Fraction) -> float:
-        """By how much rounding up to steps makes a length longer."""
+        """The length that rounding up to steps adds."""
         return float(self.up(length) * self.step - length)
 
     def steps(self, answers: ArrayLike, name: str = "answers") -> Integers:

@@ -1,9 +1,14 @@
-"""What a law of noise is: everything that the rest of dpgap asks of one.
+"""Laws of noise (probability distributions): everything that the rest of dpgap needs of one.
 
-A law is a value. It knows its mean, variance and tail; what it becomes when floored to whole grid
-steps (its `floor_…` twins, which is what a Sparse Vector releases); what it costs to shift one
-draw, which is what proofs add up; how it is drawn exactly from random words; and what floats a
-simulation should take in its place. Nothing elsewhere asks which law it has.
+A law is a value. It has
+
+- its mean, variance and tail;
+- the same for noise that is floored to whole grid steps (`floor_…`): a Sparse Vector releases such
+  noise;
+- the cost to shift one draw, which proofs add up;
+- exact draws from random words, and floats for a simulation.
+
+No code elsewhere asks which law it has.
 
 There are three kinds, each of which can do more than the one before:
 
@@ -11,8 +16,8 @@ There are three kinds, each of which can do more than the one before:
   numbers, so two of them may be equal: they *tie*.
 - `RealLaw` is noise on the real line, which never ties. A Top-K takes no other: it would have to
   break ties, and that leaks.
-- `MemorylessLaw` is real noise whose size is exponential. How far it has come says nothing of how
-  far it will go, so the largest of a million draws can be drawn without the others.
+- `MemorylessLaw` is real noise whose size is exponential. If a draw is known to be above x, how far
+  above does not depend on x. So the largest of a million draws can be drawn without the others.
 
 All lengths, `scale` included, are in one unit of the caller's choice. The `floor_…` methods and
 exact draws take that unit to be a grid step.
@@ -66,7 +71,7 @@ Vector = Sequence[Scalar]
 
 
 class Noise(Protocol):
-    """Where a program gets its draws: exact reals, whole steps, floats, symbols, …"""
+    """The source of a program's draws: exact reals, whole steps, floats, symbols, …"""
 
     def draw(self, law: Any) -> Scalar:
         """The next draw, from `law`."""
@@ -74,7 +79,7 @@ class Noise(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Decay(ABC):
-    """What all noise has in common: its density decays e-fold over every `scale`."""
+    """The base of all noise: its density falls by a factor of e over every `scale`."""
 
     scale: Fraction
 
@@ -90,7 +95,7 @@ class Decay(ABC):
     def cost(self, shift: Scalar) -> Scalar:
         """The most that log(density) can fall when a draw moves by `shift` within the support.
 
-        One-sided noise is the likelier the lower it is: a move down costs less than nothing.
+        Lower values of one-sided noise are likelier, so the cost of a move down is negative.
         """
         return (abs(shift) if self.signed else shift) / self.scale
 
@@ -115,7 +120,7 @@ class Law(Decay):
 
     @property
     def mean(self) -> float:
-        """The mean of the noise: 0 unless a law that leans to one side says otherwise."""
+        """The mean of the noise: 0, unless a one-sided law overrides this."""
         return 0.0
 
     @property
@@ -163,7 +168,7 @@ class Law(Decay):
     def from_uniforms(self, uniforms: Floats) -> Floats:
         """Floats for simulation, never for a release; may overwrite what it is given.
 
-        It is given multiples of 2^−53 from 0 up to 1, as many along the first axis as `words`.
+        `uniforms` are multiples of 2^−53 in [0, 1); the length of the first axis is `words`.
         """
 
 
@@ -187,12 +192,12 @@ class RealLaw(Law):
 
     @property
     def floor_mean(self) -> float:
-        """Floors of noise that is signed are symmetric about −½."""
+        """The mean of the floored noise: floors of signed noise are symmetric about −½."""
         return -0.5
 
     @property
     def floor_variance(self) -> float:
-        """The variance of the floored noise; only laws that pipelines select with say it."""
+        """The variance of the floored noise. Only laws that pipelines select with have it."""
         raise NotImplementedError
 
     @abstractmethod
@@ -201,7 +206,7 @@ class RealLaw(Law):
 
     @abstractmethod
     def size(self, words: list[int], bits: Bits) -> Refined:
-        """The size of one draw; the bits serve to refine what the words leave open."""
+        """The size of one draw. Further bits refine what the words leave open."""
 
     def bounds(self, words: Words) -> tuple[Floats, Floats]:
         """Floats below and above each draw; `words` has the law's words along its first axis."""
@@ -241,7 +246,7 @@ class RealLaw(Law):
 
 @dataclass(frozen=True, slots=True)
 class MemorylessLaw(RealLaw):
-    """Real noise whose size is E·scale: one exponential, and a sign where it is signed."""
+    """Real noise whose size is E·scale: one exponential, and a sign if the law is signed."""
 
     words: ClassVar[int] = 1
 
@@ -262,15 +267,15 @@ class MemorylessLaw(RealLaw):
         return int(decide(self.real([word], bits), math.floor))
 
     def quantile(self, sums: Floats) -> Floats:
-        """The number that a share e^(−sum) of all draws lie below, in units of the scale."""
+        """The quantile at e^(−sum): this share of all draws is below it. In units of the scale."""
         if not self.signed:
             return upper_quantile(sums)
         return np.where(sums < _LN_2, upper_quantile(sums) - _LN_2, _LN_2 - sums)
 
     def quantile_bounds(self, sums: Floats) -> tuple[Floats, Floats]:
-        """Floats around the noise at sums that are enclosed themselves: lower ends, upper ends.
+        """Floats below and above `quantile`, for sums that are given as lower and upper ends.
 
-        The quantile falls as the sum grows, so the ends change places.
+        The quantile falls as the sum grows. So the upper ends of sums give the lower ends here.
         """
         scale = float(self.scale)
         low, high = self.quantile(sums[1]), self.quantile(sums[0])
@@ -281,7 +286,7 @@ class MemorylessLaw(RealLaw):
         )
 
     def exact_quantile(self, total: Fraction, digits: int) -> Fraction:
-        """The same for one sum, to half of so many digits, however many draws there are."""
+        """The quantile at e^(−total), precise to half of the `digits`, for any number of draws."""
         if not self.signed:
             return exact_upper_quantile(total, digits)
         ln_2 = Fraction(decimals(digits).ln(Decimal(2)))
@@ -294,13 +299,13 @@ class MemorylessLaw(RealLaw):
 
 
 _MIDDLE = 0.5 - 2.0**-54
-"""Half-way between the uniforms 0, 2^−53, …, 1 − 2^−53; none of them is there."""
+"""The middle of the uniforms 0, 2^−53, …, 1 − 2^−53; no uniform is equal to it."""
 
 
 def signed_exponentials(uniform: Floats) -> Floats:
-    """For simulation: a unit exponential and its sign out of each uniform, in its place.
+    """Replace each uniform by a unit exponential with a sign, for simulation only.
 
-    Uniforms are multiples of 2^−53, so noise ends at 36: one draw in 10^16 is there.
+    Uniforms are multiples of 2^−53, so noise is at most 36: one draw in 10^16 reaches this.
     """
     uniform -= _MIDDLE
     size = np.abs(uniform)
@@ -316,13 +321,13 @@ def geometric_mean(scale: Fraction) -> float:
 
 
 def geometric_variance(scale: Fraction) -> float:
-    """Its variance: p/(1−p)² with p = e^(−1/scale), without cancellation."""
+    """The variance of ⌊E·scale⌋: p/(1−p)² with p = e^(−1/scale), without cancellation."""
     half = 1 / (2 * scale)
     return 1 / (4 * math.sinh(half) ** 2) if half < 300 else 0.0
 
 
 POINTS = 4_096
-"""How many places stand for a law where one averages over it."""
+"""How many points replace a law when a mean over it is computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +335,7 @@ class LaplaceTails(Law):
     """Errors of values that are measured with Laplace noise, floored or rounded."""
 
     steps_more: ClassVar[int] = 1
-    """How many steps the grid adds at most to what several values are off by."""
+    """The most steps that the grid adds to the errors of several values."""
 
     def spread_tail(self, count: int, x: float) -> float:
         """P(the largest of `count` noises less the smallest > x), in scales.
@@ -474,8 +479,8 @@ def _near_chance(share: Fraction, fall: Fraction, level: int) -> Enclosure:
 # --------------------------------------------------------------------------------------------------
 # The laws of noise that dpgap ships, and their names.
 #
-# To add one, write its class and enter it in `LAWS`. What a law must say of itself is
-# at the top of this file.
+# To add one, write its class and enter it in `LAWS`. The top of this file says what a law must
+# have.
 
 
 _LN_2 = math.log(2)
@@ -572,11 +577,11 @@ LAWS: dict[str, type[Law]] = {
 }
 NOISES = tuple(LAWS)
 REAL_NOISES = tuple(name for name, law in LAWS.items() if issubclass(law, RealLaw))
-"""Those that a Top-K takes."""
+"""The laws that a Top-K accepts."""
 
 
 def require_law(law: object) -> None:
-    """Refuse a `law` that is none, such as the mechanism `dpgap.Laplace`, which measures values."""
+    """Refuse a `law` that is no law, such as the mechanism `dpgap.Laplace`."""
     if not hasattr(law, "supports"):
         raise TypeError(
             "noise.draw takes a law, such as LaplaceNoise(scale) from dpgap.proof, where scale is "
@@ -594,7 +599,7 @@ def require_noise(name: str, noise: object) -> str:
 def law_on_grid(
     kind: type[_Law], grid: Fraction | None, sensitivity: Fraction, epsilon: Fraction
 ) -> _Law:
-    """The noise of this kind that costs ε if answers on the grid move by the sensitivity."""
+    """The law of this kind that costs ε if one unit moves answers by the sensitivity."""
     where = Grid(grid)
     delta, step = where.up(sensitivity), where.step
     require_scale(delta / epsilon, Fraction(delta))
@@ -602,7 +607,7 @@ def law_on_grid(
 
 
 def least_whole(start: int, is_enough: Callable[[int], bool]) -> int:
-    """The least whole number that is enough, looked for from one nearby; all beyond it are."""
+    """The least whole number that is enough; all larger ones are. The search begins at `start`."""
     while not is_enough(start):
         start += 1
     while is_enough(start - 1):
@@ -623,15 +628,15 @@ def either(kind: type) -> str:
 
 
 def upper_quantile(sums: Floats) -> Floats:
-    """The number that a share e^(−sum) of unit exponentials lie below; infinite for a sum of 0."""
+    """The quantile at e^(−sum) of a unit exponential; infinite for a sum of 0."""
     return -np.log(-np.expm1(-sums))
 
 
 def exact_upper_quantile(total: Fraction, digits: int) -> Fraction:
-    """−ln(1 − e^(−total)), to half of the digits: the other half are to spare for a small total.
+    """−ln(1 − e^(−total)), precise to half of the digits: a small total cancels the others.
 
-    If it is smaller than that, because it is of huge many draws, −ln(total) is as good: the two
-    differ by less than the total.
+    A total of very many draws is smaller still. Then −ln(total) is as good: the two differ by less
+    than the total.
     """
     context = decimals(digits)
     exponent = as_decimal(total, context)
@@ -642,7 +647,7 @@ def exact_upper_quantile(total: Fraction, digits: int) -> Fraction:
 
 
 def _laplace_difference_tail(rate: float, rate0: float, step: int) -> float:
-    """Sum P(N₀ = n)·P(N > step + n) over n; three geometric series."""
+    """The sum of P(N₀ = n)·P(N > step + n) over n: three geometric series."""
     if step < 0:
         return 1 - _laplace_difference_tail(rate, rate0, -step - 1)  # N − N₀ is symmetric
     p = math.exp(-rate)
@@ -668,33 +673,33 @@ def _geometric_sum(exponent: float, count: int) -> float:
 #
 # With p = e^(−1/scale), P(noise = t) = (1 − p)/(1 + p) · p^|t|. A shift by s steps costs |s|/scale.
 #
-# **One word draws it.** Let e^(−x) be the chance of lying at least as far out, on the same side, as
-# a uniform number does; x is its *exponent*. With a fair sign and a unit exponential E, x = E + ln
-# 2. Then the size of the noise is the floor of
+# **One word draws it.** A uniform number gives a side (a fair sign) and an *exponent* x: e^(−x) is
+# the chance of noise on the same side that is at least as far out. With a unit exponential E,
+# x = E + ln 2. Then the size of the noise is the floor of
 #
 #     scale · (x − ln(1 + p)).
 #
-# **Draws tie, and a coin breaks the tie.** A coin must say nothing of the noise, or it would tell
-# what the true answer is. What the floor leaves over serves: within one value of the noise the
-# uniform number is uniform. So *noise plus coin* is one real number, continuous and rising in the
-# uniform number. Its floor is the noise, and the rest is a coin that is uniform from 0 to 1
-# whatever the noise is. With f the part of the size that the floor cuts off, for draws above the
-# middle
+# **Draws tie, and a coin breaks the tie.** A coin must be independent of the noise, or it would
+# reveal the true answer. The fraction that the floor cuts off gives such a coin: given the value of
+# the noise, the uniform number is uniform. So *noise plus coin* is one real number, continuous and
+# rising in the uniform number. Its floor is the noise. The rest is the coin, which is uniform from
+# 0 to 1 for every value of the noise. Let f be the fraction that the floor cuts off from the size.
+# For draws above the middle
 #
 #     noise + coin = ⌊size⌋ + (1 − e^(−f/scale)) / (1 − p),
 #
-# and 1 less that for draws below. So the largest of a trillion draws is drawn without the others,
-# and among tied answers everyone has the same chance.
+# and for draws below the middle it is 1 minus this. So the largest of a trillion draws is drawn
+# without the others, and all tied answers have the same chance.
 #
 # The law is for whole steps: its unit of length is a grid step.
 
 
 _SHIFT_ERROR = 2.0**-46
-"""Of the shift of a size, in scales, with all roundings that follow it."""
+"""The error of the shift of a size, in scales, with all roundings that follow it."""
 _COIN_ERROR = 2.0**-48
-"""Of an exponent, and of noise plus coin: in parts of themselves plus 1."""
+"""The error of an exponent x, or of a sum x of noise and coin, as a part of 1 + |x|."""
 _SPARE = 40
-"""Digits that scales from 2^−60 to 2^40 may cost."""
+"""How many digits scales from 2^−60 to 2^40 may lose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -718,7 +723,7 @@ class GeometricNoise(LaplaceTails):
 
     @property
     def _fall(self) -> float:
-        """p: how much less likely each step farther out is."""
+        """p: the factor by which each step farther out is less likely."""
         return math.exp(-1 / self.scale)
 
     def tail(self, distance: ArrayLike) -> Floats:
@@ -766,11 +771,11 @@ class GeometricNoise(LaplaceTails):
         return low.astype(np.int64)
 
     def floor_bounds(self, words: Words) -> tuple[Floats, Floats]:
-        """Whole numbers not above and not below the noise of each word; mostly both are it.
+        """Whole numbers that enclose the noise of each word; mostly the two are equal.
 
-        The size is E·scale and a shift. The shift is off by less than 2^−48 scales, and adding it
-        by less than 2^−53 of a number of at most 45 scales. Two provers close the argument
-        (tests/exact/test_enclosures.py).
+        The size is E·scale plus a shift. The error of the shift is less than 2^−48 scales. The sum
+        is at most 45 scales, and rounding it adds an error of less than 2^−53 of the sum. Two
+        provers close the argument (tests/exact/test_enclosures.py).
         """
         scale = float(self.scale)
         low, high = exponential_bounds(scale, words)
@@ -783,20 +788,21 @@ class GeometricNoise(LaplaceTails):
         return np.where(below, -high, low), np.where(below, -low, high)
 
     def quantile_bounds(self, sums: Floats) -> tuple[Floats, Floats]:
-        """Floats around noise plus coin where e^(−sum) of all draws are below; sums are enclosed.
+        """Floats below and above the quantile of noise plus coin at e^(−sum).
 
-        It falls as the sum grows, so the ends change places.
+        `sums` has lower and upper ends. The quantile falls as the sum grows, so the upper ends of
+        sums give the lower ends here.
         """
         below = sums >= _LN_2
         far, near = np.where(below, sums, upper_quantile(sums))
         return self._with_coins(near, below[1], -1), self._with_coins(far, below[0], 1)
 
     def _with_coins(self, exponents: Floats, below: Flags, outwards: int) -> Floats:
-        """Noise plus coin at these exponents, moved up (1) or down (−1) by all that floats err.
+        """Noise plus coin at these exponents, moved up (1) or down (−1) by the error of floats.
 
-        Exponents, their logarithms included, and what follows from them, are off by less than
-        `_COIN_ERROR` (tests/exact/test_enclosures.py). Where that was taken off an exponent, a size
-        is below the true one, whatever its roundings, and noise with coin grows with the size.
+        This error is less than `_COIN_ERROR`, for exponents with their logarithms and for what
+        follows from them (tests/exact/test_enclosures.py). If it is subtracted from an exponent,
+        the size is below the true size, however it is rounded; noise plus coin grows with the size.
         """
         scale = float(self.scale)
         away = np.where(below, -outwards, outwards) * (1 + exponents) * _COIN_ERROR
@@ -827,7 +833,7 @@ class GeometricNoise(LaplaceTails):
         return number
 
     def exact_quantile(self, total: Fraction, digits: int) -> Fraction:
-        """Noise plus coin where e^(−total) of all draws are below, in scales, to half of them."""
+        """The quantile of noise plus coin at e^(−total), in scales, to half of the digits."""
         digits += _SPARE
         below = total >= Fraction(decimals(digits).ln(Decimal(2)))
         exponent = total if below else exact_upper_quantile(total, digits)

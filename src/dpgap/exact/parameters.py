@@ -1,10 +1,11 @@
 """Reading parameters: exact rationals, or an error that says what is accepted.
 
 A float means its shortest decimal, as a person reads it: 0.1 is 1/10, not the binary number
-nearby. Text is a decimal such as "0.7" or "1e-3", or a fraction such as "7/10", and nothing that
-merely resembles one: an ε that is read as ten times what was meant is a leak.
+nearby. Text must be a decimal such as "0.7" or "1e-3", or a fraction such as "7/10". Similar text
+is refused: an ε that is read as ten times what was meant is a leak.
 
-A mechanism is `declared`: each `parameter` states what reads it, and what follows is `derived`.
+A mechanism is a `declared` class: each `parameter` names the function that reads it, and a
+`derived` field is computed from the parameters.
 
 >>> @declared()
 ... class Budget:
@@ -76,7 +77,7 @@ def parameter(
     then: Callable[[Any], object] | None = None,
     shown: bool = True,
 ) -> Any:
-    """A field that `read(name, value)` reads or refuses; `then(self)` may set its final value.
+    """A field whose value `read(name, value)` reads or refuses; `then(self)` may replace it.
 
     A field that is not `shown` is left out of the `repr` and of comparisons.
     """
@@ -128,8 +129,8 @@ def altered(value: _Value, **changes: Any) -> _Value:
 def remembered(make: Callable[..., _Value]) -> Callable[..., _Value]:
     """Cache a function of a frozen value and of whole numbers, for the values used last.
 
-    The cache knows a value by its `id`, not by its fields: to hash exact numbers would take as long
-    as the function. It keeps the value beside the result, so that no other value has that `id`.
+    The key of the cache is the value's `id`, not its fields: to hash exact numbers would take as
+    long as the function. The cache keeps the value too, so no other value gets the same `id`.
     """
     known: dict[tuple[int, ...], tuple[Any, _Value]] = {}
 
@@ -147,7 +148,7 @@ def remembered(make: Callable[..., _Value]) -> Callable[..., _Value]:
 
 
 def or_none(read: Callable[[str, Any], object]) -> Callable[[str, Any], object]:
-    """A function that leaves None as it is, and reads everything else as `read` does."""
+    """A function that returns None for None, and `read(name, value)` for every other value."""
     return lambda name, value: None if value is None else read(name, value)
 
 
@@ -175,7 +176,7 @@ def rational(name: str, value: object) -> Fraction:
         if isinstance(number, str) and not _FRACTION.fullmatch(number):
             number = Decimal(number if _DECIMAL.fullmatch(number) else "NaN")
         if isinstance(number, Decimal) and number and abs(number.adjusted()) > _MAX_EXPONENT:
-            raise ValueError  # 1e999999999 would take an age to write out
+            raise ValueError  # 1e999999999 would take very long to write out
         return Fraction(number)
     except (ValueError, ArithmeticError):
         shown = value if isinstance(value, Decimal) else repr(value)
@@ -187,12 +188,12 @@ def rational(name: str, value: object) -> Fraction:
 
 
 def with_point(text: str) -> str:
-    """A number with a comma as it must be written; nothing if it is none.
+    """A number with a decimal comma, written with a point; "" if it is no such number.
 
     >>> with_point("-1,5"), with_point("1,000"), with_point("fig")
     ('-1.5', '1000 or 1.000', '')
     """
-    is_whole = re.fullmatch("[+-]?[1-9][0-9]{0,2},[0-9]{3}", text)  # one thousand, to some
+    is_whole = re.fullmatch("[+-]?[1-9][0-9]{0,2},[0-9]{3}", text)  # 1,000 may mean a thousand
     point = f"{text.replace(',', '')} or " * bool(is_whole) + text.replace(",", ".")
     return point if re.fullmatch("[+-]?[0-9]+,[0-9]+", text) else ""
 
@@ -203,7 +204,7 @@ def _is_of_numpy(kind: str, value: object) -> bool:
 
 
 def approximately(number: Fraction, digits: int) -> str:
-    """Some digits of a number of any size.
+    """A number of any size, to a few digits.
 
     >>> approximately(Fraction(10**400, 3), 3)
     '3.33e+399'
@@ -216,7 +217,7 @@ def approximately(number: Fraction, digits: int) -> str:
 
 
 def readable_up(number: Fraction) -> str:
-    """As `readable`, but no less than the number: for what is promised, and for what is spent.
+    """A number for people, rounded up: for what is promised, and for what is spent.
 
     >>> readable_up(Fraction("0.12345612")), readable_up(Fraction(7, 10))
     ('≈0.123457', '0.7')
@@ -225,7 +226,7 @@ def readable_up(number: Fraction) -> str:
 
 
 def readable_down(number: Fraction) -> str:
-    """As `readable`, but no more than the number: for what is left.
+    """A number for people, rounded down: for what is left.
 
     >>> readable_down(Fraction("0.12345678")), readable_down(Fraction(7, 10))
     ('≈0.123456', '0.7')
@@ -234,7 +235,7 @@ def readable_down(number: Fraction) -> str:
 
 
 def readable(number: Fraction, rounding: str | None = None) -> str:
-    """A number for people: exact where that is short, else about six digits of it.
+    """A number for people: exact if it is short, else to about six digits.
 
     >>> readable(Fraction(7, 10)), readable(Fraction(2, 3)), readable(Fraction(12345, 98765))
     ('0.7', '2/3', '≈0.124994')
@@ -250,7 +251,7 @@ def readable(number: Fraction, rounding: str | None = None) -> str:
 
 
 def with_power(decimal: str) -> str:
-    """A decimal that computers write with an "e", as people write it.
+    """A decimal with an "e", such as 1e-06, written with a power of ten.
 
     >>> with_power("1e-06"), with_power("-2.5e+20"), with_power("0.7")
     ('10⁻⁶', '-2.5·10²⁰', '0.7')
@@ -263,7 +264,7 @@ def with_power(decimal: str) -> str:
 
 
 def without_power(text: str) -> str:
-    """What `with_power` wrote, as computers write it.
+    """The text of `with_power`, written with an "e" again.
 
     >>> without_power("10⁻⁶"), without_power("2.5·10⁻¹¹"), without_power("0.7")
     ('1e-6', '2.5e-11', '0.7')
@@ -329,7 +330,7 @@ def share(name: str, value: object) -> Fraction:
 
 
 def positive_integer(name: str, value: object) -> int:
-    """`value` as a whole number from one up."""
+    """`value` as a whole number of at least one."""
     if isinstance(value, bool) or _is_of_numpy("bool_", value):
         raise TypeError(f"{name} must be a whole number, not a bool")
     try:
@@ -342,7 +343,7 @@ def positive_integer(name: str, value: object) -> int:
 
 
 def boolean(name: str, value: object) -> bool:
-    """`value` as a truth value, and nothing that merely looks like one."""
+    """`value`, if it is True or False; 0 and 1 are refused."""
     if not isinstance(value, bool) and not _is_of_numpy("bool_", value):
         raise TypeError(f"{name} must be True or False, not {value!r}")
     return bool(value)

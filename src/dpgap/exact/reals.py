@@ -1,8 +1,8 @@
-"""Real numbers known as finely as anybody asks: what exact draws are made of.
+"""Real numbers that are refined on demand: exact draws are made of them.
 
 A draw is a stream of random bits read as a real number, most significant bits first. Its first
-words are drawn at once; further ones only when a comparison or a floor needs them. So the real
-number is exactly distributed, and so is everything decided about it: no rounding, no δ.
+words are drawn at once; further ones only when a comparison or a floor needs them. So the
+distribution of the real number is exact, and so is every decision about it: no rounding, no δ.
 
 With m the low 63 bits of a word, U ∈ [m, m+1)·2^−63 is uniform and E = −ln U is a unit
 exponential. Almost always 64 bits decide, and floats are precise enough to see that they do.
@@ -35,7 +35,7 @@ Flags = NDArray[np.bool_]
 Enclosure = tuple[Fraction, Fraction]
 """Rationals below and above a real number."""
 Refined = Callable[[int], Enclosure]
-"""A real number: ask for level 0, 1, 2, … and get enclosures that are ever closer."""
+"""A real number, as a function: level 0, 1, 2, … returns closer and closer enclosures."""
 
 _MAX_SCALE = 1 << 40
 _MIN_SCALE = Fraction(1, 1 << 60)
@@ -43,18 +43,18 @@ _MIN_SCALE = Fraction(1, 1 << 60)
 _FRACTION_BITS = 63
 WHOLE = 1 << _FRACTION_BITS
 LOW_BITS = WHOLE - 1
-"""All bits of a word but the top one."""
+"""The mask of all bits of a word except the top one."""
 LOW_MASK = np.uint64(LOW_BITS)
 SIGN_PLACE = np.uint64(_FRACTION_BITS)
 _LOG_ERROR = 2.0**-50
-"""Of `log`, in parts of its result: 4 units in the last place."""
+"""The relative error of `log`: 4 units in the last place."""
 _ABSOLUTE_ERROR = 2.0**-52
 RELATIVE_ERROR = 2.0**-48
 
 without_float_errors = np.errstate(all="ignore")
 """A decorator. Floats in the function round, overflow and underflow without an error.
 
-The caller's settings of NumPy may ask for errors, and one would lose an answer that was paid for.
+The caller may have told NumPy to raise such errors, and an error would lose a paid answer.
 """
 
 
@@ -63,7 +63,7 @@ class TooWideError(ValueError):
 
 
 def require_scale(scale: Fraction, sensitivity: Fraction = Fraction(1)) -> None:
-    """Refuse a scale, or a sensitivity, in grid steps, that floats could not serve."""
+    """Refuse a scale, or a sensitivity (in grid steps), that is out of the range of floats."""
     if sensitivity > _MAX_SCALE:
         raise ValueError("sensitivity must be at most 2^40 grid steps: use a coarser grid")
     if _MIN_SCALE <= scale <= _MAX_SCALE:
@@ -143,7 +143,7 @@ def quick_exponential(read: int, whole: int) -> tuple[float, float]:
 
 
 def decide(number: Refined, question: Callable[[Fraction], Any]) -> Any:
-    """Refine until both ends of the enclosure answer alike. Certain to end: ties have chance 0."""
+    """Refine until both ends of the enclosure give one answer. It ends: ties have chance 0."""
     for level in itertools.count():
         low, high = number(level)
         answer = question(low)
@@ -163,7 +163,7 @@ def scaled(factor: Fraction | int, number: Refined) -> Refined:
 
 
 def difference(one: Refined, other: Refined) -> Refined:
-    """The one number less the other."""
+    """The first number minus the second."""
 
     def less(level: int) -> Enclosure:
         (low, high), (other_low, other_high) = one(level), other(level)
@@ -212,7 +212,7 @@ class Uniform:
 
 
 def decimals(count: int) -> Context:
-    """Correctly rounded arithmetic with digits to spare, whatever the caller's own settings."""
+    """Correctly rounded arithmetic with spare digits; the caller's settings do not matter."""
     return Context(
         prec=count + 20,
         rounding=ROUND_HALF_EVEN,
@@ -231,7 +231,7 @@ def as_decimal(number: Fraction, digits: Context) -> Decimal:
 
 
 def falling(exponent: Fraction, digits: int) -> Enclosure:
-    """e^(−exponent), enclosed to so many digits; far out it is between 0 and 10^(−digits)."""
+    """e^(−exponent), enclosed to `digits` digits; if it is tiny, between 0 and 10^(−digits)."""
     if not exponent:
         return Fraction(1), Fraction(1)
     if exponent > 3 * digits:
@@ -242,10 +242,10 @@ def falling(exponent: Fraction, digits: int) -> Enclosure:
 
 
 class Real:
-    """A whole number of steps plus a draw: what a program sees as a noisy answer.
+    """A whole number of steps plus a draw: the noisy answer that a program works with.
 
-    Comparing two of them refines both until they differ. Their difference is what may be
-    released of it, its floor in whole steps.
+    `<` refines both numbers until they differ. `-` returns the difference floored to whole steps:
+    only this may be released.
     """
 
     __slots__ = ("_draw", "_offset")
@@ -284,7 +284,7 @@ class RealNoise:
 class GridNoise:
     """Noise for programs that need whole steps only: every draw is floored to an integer.
 
-    Bits come from the thread that asks, at the moment it asks: `freshen` before every question.
+    Bits come from the thread that asks a question. Call `freshen` before every question.
     """
 
     __slots__ = ("_bits",)

@@ -3,19 +3,19 @@
 Such noise is private for a whole vector at the price of one value (the K-norm mechanism of Hardt
 and Talwar). Two shapes are enough:
 
-- `HullNoise`: coordinates u₀, u₁, …, never negative, with density ∝ e^(−max u / scale). The
+- `HullNoise`: coordinates u₀, u₁, … ≥ 0, with density ∝ e^(−max u / scale). The
   differences uᵢ − u₀ are noise for values that always move the same way.
 - `CubeNoise`: coordinates of either sign, with density ∝ e^(−max |x| / scale), for values that may
   move either way.
 
-A law is for all the coordinates of one draw. Moving them together costs what the largest one
-grows by, `joint_cost`, however many they are; that is what proofs use.
+A law is for all the coordinates of one draw. If all of them move, the cost is the growth of the
+largest one, however many there are (`joint_cost`). Proofs use this.
 
-Everything else here is about whole steps, on which the largest coordinate is exactly R with
-weight e^(−R/scale) times the number of points on that shell. Summing over shells, one value's
-noise is a mixture over half-widths h of simple laws, with weight h^dimension · e^(−h/scale): of
-differences of two uniform numbers for the hull, of uniform numbers for the cube. That gives
-variances and tails in closed form.
+Everything else here is about whole steps. There the *shell* R is the set of points whose largest
+coordinate is R; its weight is e^(−R/scale) times the number of its points. Summed over shells, one
+value's noise is a mixture of simple laws, with weight h^dimension · e^(−h/scale) for a half-width
+h. For the hull the simple law is the difference of two uniform numbers, for the cube one uniform
+number. This gives variances and tails in closed form.
 """
 
 import itertools
@@ -57,21 +57,21 @@ class ShellNoise(Decay):
     first: ClassVar[float]
     """The half-width of the innermost shell."""
     correlation: ClassVar[float]
-    """Between the noises of any two values."""
+    """The correlation between the noises of any two values."""
     most_shells: ClassVar[int] = 1 << 13
     """How many shells are added up one by one."""
 
     @staticmethod
     @abstractmethod
     def largest(coordinates: Sequence[Scalar]) -> Scalar:
-        """The size of a draw: what its density falls with."""
+        """The size of a draw: the density falls as it grows."""
 
     def joint_cost(self, noise: Sequence[Scalar], shifted: Sequence[Scalar]) -> Scalar:
         """How far log(density) falls from all the coordinates of `noise` to those of `shifted`."""
         return (self.largest(shifted) - self.largest(noise)) / self.scale
 
     steps_more: ClassVar[int] = 3
-    """How many steps the grid adds at most to what several values are off by."""
+    """The most steps that the grid adds to the errors of several values."""
 
     @abstractmethod
     def spread_tail(self, count: int, x: float) -> float:
@@ -83,9 +83,10 @@ class ShellNoise(Decay):
 
     @property
     def floor_variance(self) -> float:
-        """The variance of one value's noise, in steps: from E h², which two uniform numbers halve.
+        """The variance of one value's noise, in steps.
 
-        With many shells the sum is an integral, up to (scale/2π)^−dimension.
+        It comes from E h²: a third of it for a uniform number, a sixth for a difference of two. If
+        there are many shells, an integral replaces the sum; they differ by (scale/2π)^−dimension.
         """
         shells = self._shells()
         if shells is None:
@@ -110,7 +111,7 @@ class ShellNoise(Decay):
     @lru_cache(maxsize=8)  # noqa: B019 - laws are small values, and a search asks one many times
     @without_float_errors
     def _shells(self) -> tuple[Floats, Floats] | None:
-        """Half-widths and weights; None where there are too many to add up one by one."""
+        """Half-widths and weights; None if there are too many to add up one by one."""
         scale, spread = float(self.scale), 12 * math.sqrt(self.dimension) + 60
         below = max(0, math.floor(scale * (self.dimension - spread)))
         count = math.ceil(scale * (self.dimension + spread)) + 2 - below
@@ -123,7 +124,7 @@ class ShellNoise(Decay):
         return half, weights
 
     def _beyond(self, distance: float, power: int) -> float:
-        """E (1 − distance/h)^power over the shells that reach beyond `distance`."""
+        """The mean of (1 − distance/h)^power over the shells that reach beyond `distance`."""
         shells = self._shells()
         if shells is not None:
             half, weights = shells
@@ -235,8 +236,8 @@ farthest_within = partial(_within, "farthest_tail")
 # The *spread* of k values is the largest noise less the smallest; *farthest* is the largest noise
 # of them, up or down. For continuous noise they have simple laws:
 #
-# - *Hull*: a value's noise is u − u₀, so that u₀ cancels in differences. The k + 1 coordinates are
-#   uniform on [0, h], h having a Gamma(k + 2) law. Given h, the spread is at most r with chance
+# - *Hull*: a value's noise is u − u₀, so u₀ cancels in differences. The k + 1 coordinates are
+#   uniform on [0, h], and h has a Gamma(k + 2) law. Given h, the spread is at most r with chance
 #   k·b^(k−1) − (k−1)·b^k for b = r/h. Averaged over h, it is Gamma(k − 1) with chance 2/(k + 1),
 #   else Gamma(k).
 # - *Cube*: the same with values on [−h, h] and a Gamma(k + 1) law. Half the spread is Gamma(k − 1);
@@ -262,7 +263,7 @@ def gamma_tail(shape: int, x: float) -> float:
 
 @lru_cache(maxsize=64)
 def _gamma_points(shape: int) -> tuple[Floats, Floats]:
-    """Places and weights that stand for a gamma law."""
+    """Points and weights that replace a gamma law."""
     deviation = math.sqrt(shape)
     low, high = max(0.0, shape - 12 * deviation), shape + 12 * deviation + 60
     h = low + (high - low) * (np.arange(POINTS) + 0.5) / POINTS
@@ -274,26 +275,27 @@ def _gamma_points(shape: int) -> tuple[Floats, Floats]:
 # --------------------------------------------------------------------------------------------------
 # Exact draws of shell noise on whole steps: first which shell, then a point on it.
 #
-# *Which shell.* Let arrivals come at unit rate, T being the time of the d-th, d the dimension, and
-# cut time into cells of length λ = 1/scale; the cube's first cell is half as long. Take the cell R
-# of the d-th arrival, provided that the next arrival falls into a later cell. So up to the end of
-# that cell, λ·(R+1), there are exactly d arrivals, and fewer before it:
+# *Which shell.* Arrivals come at unit rate. T is the time of the d-th arrival; d is the dimension.
+# Time is cut into cells of length λ = 1/scale; the cube's first cell is half as long. Take the cell
+# R of the d-th arrival, provided that the next arrival is in a later cell. So up to the end of this
+# cell, λ·(R+1), there are exactly d arrivals, and fewer before the cell:
 #
 #     P(R) = e^(−λ(R+1)) · λ^d · [(R+1)^d − R^d] / d!
 #
 # which is e^(−λR) times the number of points of the shell (max = R), up to a constant. Otherwise
-# try again; the chance of success is about (1 − e^(−λ))/λ, as long as T is spread over several
-# cells: its standard deviation is √d. Where λ is larger than that, hardly any arrival may be the
-# last of its cell. But then few shells are likely, and R is read from a table of the sums P(0) + …
-# + P(R), which are enclosed as closely as one uniform number needs.
+# try again. The chance of success is about (1 − e^(−λ))/λ, as long as T is spread over several
+# cells: its standard deviation is √d. If λ is larger than √d, hardly any try succeeds. But then few
+# shells are likely, and R is read from a table of the sums P(0) + … + P(R), which are enclosed as
+# closely as one uniform number needs.
 #
-# Arrival times are sums of exact exponentials (see `dpgap.exact.reals`): floats that provably
-# enclose them decide nearly always, and exact fractions the rest.
+# Arrival times are sums of exact exponentials (see `dpgap.exact.reals`). Floats that provably
+# enclose them nearly always decide; exact fractions decide the rest.
 #
-# *A point on it.* A shell is a box of whole numbers where some coordinate is at an end. Where ends
-# are frequent, take points of the box until one has a coordinate at an end. Where they are rare,
-# put one coordinate at an end, the others anywhere; that favours points with c ends c-fold, so
-# keep it with chance 1/c. Both are exact, and take less than two tries on average.
+# *A point on it.* A shell is the points of a box of whole numbers that have a coordinate at an end.
+# If ends are frequent, draw points of the box until one has a coordinate at an end. If ends are
+# rare, put one coordinate at an end and draw the others. Then a point with c coordinates at an end
+# is c times as likely, so it is kept with chance 1/c. Both are exact, and need less than two tries
+# on average.
 #
 # So a draw takes linear time for λ ≤ 1, that is ε ≤ sensitivity in steps; for larger ε at most
 # about √dimension times that.
@@ -302,7 +304,7 @@ def _gamma_points(shape: int) -> tuple[Floats, Floats]:
 _ROUNDING = 2.0**-49
 _COORDINATES_AT_ONCE = 1 << 18
 _ONE_CELL = 1
-"""Up to this length of a cell arrivals are the better way."""
+"""The longest cell for which arrivals are faster than the table."""
 
 
 @without_float_errors
@@ -317,17 +319,17 @@ def shells(law: ShellNoise, bits: Bits, runs: int) -> Integers:
 
 
 def _is_tabled(law: ShellNoise) -> bool:
-    """Whether so few shells are likely that the table is the better way."""
+    """Whether the table is faster, because few shells are likely."""
     return 1 / law.scale > max(_ONE_CELL, math.sqrt(law.dimension) / 2)
 
 
 @lru_cache(maxsize=64)
 def _table(law: ShellNoise, level: int) -> tuple[list[Fraction], list[Fraction]]:
-    """Numbers below and above P(0), P(0) + P(1), …, up to where hardly anything is left.
+    """Numbers below and above P(0), P(0) + P(1), …, until hardly any probability is left.
 
     A shell has (R + 1 − start)^d − (R − start)^d points, up to a constant. From R on, the next one
-    is at most `ratio` times as likely. Where that is at most a half, all that follow are together
-    no likelier than R itself.
+    is at most `ratio` times as likely. If `ratio` is at most a half, all later shells together are
+    no likelier than R.
     """
     size = 40 * (level + 1)
     digits, first = decimals(2 * size), Fraction(law.first)
@@ -352,13 +354,13 @@ def _table(law: ShellNoise, level: int) -> tuple[list[Fraction], list[Fraction]]
         sums.append(digits.add(sums[-1], weight))
     shares = (digits.divide(each, sums[-1]) for each in sums)
     whole = [int(digits.scaleb(each, size)) for each in shares]
-    # Rounding down, what is left out, and digits are off by less than two in the last place.
+    # Rounding down, the shells left out, and few digits err by less than two in the last place.
     low, high = ([Fraction(each + off, 10**size) for each in whole] for off in (-2, 2))
     return low, high
 
 
 def _from_table(law: ShellNoise, word: int, bits: Bits) -> int:
-    """The radius for one uniform number, which is how many of the sums are below it."""
+    """The radius for one uniform number: the number of sums below it."""
     uniform = Uniform(word, 64, bits)
     for level in itertools.count():
         (low, high), (least, most) = _table(law, level), uniform.enclosure(level)
@@ -398,7 +400,7 @@ def _radii(law: ShellNoise, bits: Bits, runs: int) -> Integers:
 
 
 def _decided(law: ShellNoise, words: Words, bits: Bits) -> tuple[int, bool]:
-    """The cell of the last but one arrival, and whether the last one is in a later cell; exact."""
+    """The cell of the second to last arrival, and whether the last is in a later cell; exact."""
     waits = [Uniform.of_word(word, bits) for word in words.tolist()]
     start = 1 - Fraction(law.first)
 

@@ -1,4 +1,4 @@
-"""Doors to other libraries: OpenDP.
+"""Adapters to other libraries: OpenDP.
 
-May import `pipelines` and what that may import. Nothing but the user imports it.
+May import `pipelines` and what that may import. No other room imports it.
 """

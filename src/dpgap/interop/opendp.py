@@ -1,21 +1,22 @@
 """Every mechanism as an OpenDP measurement, for OpenDP's compositors, filters and odometers.
 
-A *measurement* of OpenDP is a function with a promise: over a domain and a metric, a map says what
-two inputs at distance `d_in` lose at most. Here the function is a mechanism's `release`, on secure
-exact noise.
+A *measurement* of OpenDP is a function with a privacy map: for inputs at distance `d_in` in a
+metric, the map returns the most privacy loss. Here the function is a mechanism's `release`, on
+secure exact noise.
 
-Why the map is right. Let answers move by at most d steps, where the mechanism was made for Δ and ε.
+Why the map is right: let the mechanism be made for Δ and ε, and let answers move by at most d.
 
-- Its noise has a scale of a constant times Δ/ε. That is the scale of the same mechanism made for d
-  and ε·d/Δ. So it is that mechanism, and its proof says ε·d/Δ. This goes for Laplace, exponential,
-  geometric and joint noise. Margins, limits and thresholds differ, but proofs hold for any of them.
-  A pipeline that looks, selects and measures adds up its parts of ε.
+- The scale of its noise is a constant times Δ/ε. The same mechanism made for d and ε·d/Δ has this
+  scale too. So both are the same mechanism, and the proof gives ε·d/Δ. This holds for Laplace,
+  exponential, geometric and joint noise. Margins, limits and thresholds differ, but proofs hold for
+  all of them. A pipeline that looks, selects and measures adds up its parts of ε.
 - Staircase noise has steps of length Δ, so another Δ is another mechanism. But ⌈d/Δ⌉ moves of at
-  most Δ lead from one input to the other, all of them the same way if the answers move so: ⌈d/Δ⌉·ε.
+  most Δ lead from one input to the other; if answers are monotonic, all moves have one direction.
+  So the loss is at most ⌈d/Δ⌉·ε.
 
-All of it is worked out in fractions and rounded up to a float once. OpenDP allows any number in its
-domain, infinities too. Answers beyond ±2^56 steps are moved to that limit, so that no error can
-reveal them; this moves no two answers farther apart.
+All of this is computed in fractions, and rounded up to a float once. OpenDP allows any number in
+its domain, also infinities. Answers beyond ±2^56 steps are clipped to this limit, so no error can
+reveal them; clipping moves no two answers farther apart.
 """
 
 import math
@@ -52,17 +53,17 @@ _FARTHEST = MAX_STEPS >> 4
 def measurement(mechanism: Any, input_metric: "Metric | None" = None) -> "Measurement":
     """A mechanism as an OpenDP measurement, whose invocation gives the mechanism's release.
 
-    Inputs are vectors of i64, or of f64 where the mechanism declares a grid. OpenDP's features
-    "contrib" and "honest-but-curious" must be enabled: it has to take dpgap's word.
+    Inputs are vectors of i64, or of f64 if the mechanism declares a grid. OpenDP's features
+    "contrib" and "honest-but-curious" must be enabled: OpenDP cannot check dpgap's claim.
 
     Parameters
     ----------
     mechanism
         A mechanism of dpgap, a `MeasuredTopK` or a `MeasuredAbove`.
     input_metric
-        How far apart neighbours are. By default the L∞ distance, monotonic if the mechanism is,
-        and for a `NoisyHistogram` the L1 distance. The monotonic distance suits all others; where
-        the mechanism is not monotonic, so do L∞ and L1.
+        The distance between neighbours. The default is the L∞ distance, monotonic if the mechanism
+        is; for a `NoisyHistogram` it is the L1 distance. All other mechanisms accept the monotonic
+        distance; mechanisms that are not monotonic also accept L∞ and L1.
 
     >>> import dpgap, opendp.prelude as dp
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -74,7 +75,7 @@ def measurement(mechanism: Any, input_metric: "Metric | None" = None) -> "Measur
         dp: Any = import_module("opendp.prelude")
     except ModuleNotFoundError:
         raise ModuleNotFoundError(f"this needs OpenDP: {how_to_get('opendp')}") from None
-    if type(mechanism) not in _MECHANISMS:  # a subclass might do anything
+    if type(mechanism) not in _MECHANISMS:  # a subclass might change anything
         names = ", ".join(each.__name__ for each in _MECHANISMS)
         raise TypeError(f"mechanism must be one of {names}, not {type(mechanism).__name__}")
     if isinstance(mechanism, CountHull) and not mechanism.monotonic:
@@ -105,11 +106,11 @@ def measurement(mechanism: Any, input_metric: "Metric | None" = None) -> "Measur
 
 
 def _loss(own: Any, distance: Fraction) -> Fraction:
-    """The most that inputs at this distance lose."""
+    """The most privacy loss of inputs at this distance."""
     if distance < 0:
         raise ValueError("d_in must not be negative")
     grid = Grid(own.grid)
-    # How many steps neighbours may move an answer; of a histogram, all together.
+    # The most steps that neighbours move an answer; for a histogram, all answers together.
     steps = grid.up(own.sensitivity) * getattr(own, "reach", 1)
     multiple = Fraction(grid.up(distance), steps)
     stairs = isinstance(own, NoisyTopK | SparseVector) and not issubclass(
@@ -119,9 +120,9 @@ def _loss(own: Any, distance: Fraction) -> Fraction:
 
 
 def _metric(dp: Any, given: "Metric | None", own: Any, kind: str) -> "Metric":
-    """The metric, if the promise holds for it.
+    """The metric, if the guarantee holds for it.
 
-    The monotonic distance is that of L∞ or infinite, and L1 is at least L∞.
+    The monotonic distance is either the L∞ distance or infinite, and L1 is at least L∞.
     """
     if isinstance(own, NoisyHistogram):
         allowed = [dp.l1_distance(T=kind)]
@@ -136,7 +137,7 @@ def _metric(dp: Any, given: "Metric | None", own: Any, kind: str) -> "Metric":
 
 
 def rounded_up(number: Fraction) -> float:
-    """The smallest float that is not less; infinite where floats end.
+    """The smallest float that is not less than the number; infinite beyond all floats.
 
     >>> Fraction(rounded_up(Fraction(1, 10))) >= Fraction(1, 10), rounded_up(Fraction(1, 2))
     (True, 0.5)

@@ -1,4 +1,4 @@
-"""The mechanisms: each a value and a program, its proof, and the kernel that stands in for it.
+"""The mechanisms: each is a frozen value with a program, a proof, and a fast kernel.
 
 May import `data` and what that may import; never `simulation`, whose floats are not secure.
 """

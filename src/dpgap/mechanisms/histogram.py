@@ -1,12 +1,12 @@
-"""The noisy histogram: every answer with noise, for units that touch only a few answers.
+"""The noisy histogram: every answer with noise, for units that move only a few answers.
 
 If one unit can move at most `reach` answers, by at most Δ each, then the sum of all changes is at
-most reach·Δ. So noise of scale reach·Δ/ε on *every* answer makes all of them private together. Any
-number of the largest, all that reach a line, and the values themselves then come free: whatever is
-read off noisy answers costs nothing more.
+most reach·Δ. So noise of scale reach·Δ/ε on *every* answer makes all of them private together.
+Everything that is computed from the noisy answers costs nothing more: the k largest for any k, all
+that reach a threshold, and the values themselves.
 
-The noise is two-sided geometric, on whole steps: nothing has to be rounded, and no noise on whole
-numbers that costs as much has less variance. Noisy answers may tie, and coins break ties.
+The noise is two-sided geometric, on whole steps. Nothing has to be rounded, and no other noise on
+whole numbers has less variance at this cost. Noisy answers may tie, and coins break ties.
 """
 
 import math
@@ -50,15 +50,15 @@ from dpgap.releases.drawn import ReadOff, Values
 from dpgap.releases.release import MeasuredValues, Promise
 
 MOST_RETURNED = 10**6
-"""How many empty items may be expected to be returned."""
+"""The most empty items (true count 0) that may be expected in a release."""
 
 
 class Wanted(NamedTuple):
-    """What is to be returned: at most k (None: any number), from a line on (None: anything)."""
+    """Which noisy answers are released: at most k (None: any number), from a line on (or None)."""
 
     k: int | None = None
     line: int | None = None
-    """In whole steps; a noisy answer on the line is returned."""
+    """The threshold in whole steps; a noisy answer on the line is released."""
 
 
 EVERYTHING = Wanted()
@@ -67,23 +67,23 @@ EVERYTHING = Wanted()
 @public
 @declared()
 class NoisyHistogram(Measuring):
-    """Release all answers with noise, where one person can move only a few of them.
+    """Release all answers with noise, if one person can move only a few of them.
 
-    One answer a person, or one row a person, is a reach of 1. Guarantee: pure ε-differential
-    privacy of all noisy answers together, and so of whatever is picked from them.
+    If each person has one answer, or one row, the reach is 1. Guarantee: pure ε-differential
+    privacy of all noisy answers together, and so of every selection of them.
 
     Parameters
     ----------
     epsilon
-        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+        The privacy budget ε of the whole release: a number, or text such as "0.7" or "2/3".
     reach
-        The most answers that one person can move. The noise grows with it; to state too few voids
-        the promise.
+        The most answers that one person can move. The noise grows with it. If one person can move
+        more, the result is not private.
     sensitivity
         The most that one person can move any one answer.
     grid
-        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
-        without it they must be whole.
+        A power of two, such as 0.25: answers may be real numbers, and are rounded to multiples of
+        it. Without a grid, answers must be whole numbers.
 
     >>> release = NoisyHistogram(epsilon=1000).release([120, 80, 0])
     >>> release.values.tolist()
@@ -118,7 +118,7 @@ class NoisyHistogram(Measuring):
         return tuple(answer + noise.draw(self.law) for answer in answers)
 
     def align(self, answers: Vector, neighbour: Vector, noise: Vector, output: Vector) -> Vector:
-        """The proof: each draw makes up for its own answer's change; together at most reach·Δ."""
+        """The proof: each draw cancels the change of its answer; together at most reach·Δ."""
         return [before - after for before, after in zip(answers, neighbour, strict=True)]
 
     def steps_of(self, values: ArrayLike | PrivateCounts) -> Integers:
@@ -138,16 +138,16 @@ class NoisyHistogram(Measuring):
         return Promise(self.epsilon, self.sensitivity, monotonic=False, reach=self.reach)
 
     def error(self, count: int = 1) -> MeasurementError:
-        """The error of each noisy answer, if all of them are released, however many."""
+        """The error of each noisy answer, if all of them are released; `count` has no effect."""
         return MeasurementError(self.law_in_steps, Grid(self.grid).step)
 
     def line_for(self, delta: Rational) -> int:
-        """The least line, in whole steps, that hides who has an item for himself.
+        """The least threshold, in whole steps, that hides items which only one person has.
 
-        Where only items that are present are counted, an item that nobody else has appears or not
-        with one person. Such items count at most Δ, and there are at most `reach` of them. If only
-        noisy counts on this line or above are returned, any of them is with a chance of at most δ:
-        reach · P(Δ + noise ≥ line) ≤ δ. This is decided exactly.
+        If only items that occur are counted, such an item is in the counts only if its person is in
+        the table. Each of these items counts at most Δ, and there are at most `reach` of them. If
+        only noisy counts from this threshold on are released, the chance that one of these items is
+        released is at most δ: reach · P(Δ + noise ≥ line) ≤ δ. This is decided exactly.
 
         >>> [NoisyHistogram(1, reach=reach).line_for("1e-6") for reach in (1, 10)]
         [15, 156]
@@ -164,8 +164,8 @@ class NoisyHistogram(Measuring):
     ) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged.
 
-        `draw_paid` will be asked for what is `wanted`. Answers that count only items that are
-        present (`unknown`) need a line from `line_for(delta)` on.
+        `draw_paid` must get the same `wanted`. Answers that count only items that occur (`unknown`)
+        need a threshold of at least `line_for(delta)`.
         """
         if abs(wanted.line or 0) > MAX_STEPS:
             raise ValueError("threshold must lie within ±2^60 grid steps")
@@ -179,7 +179,7 @@ class NoisyHistogram(Measuring):
         return found
 
     def _require_facts(self, answers: PrivateCounts, *, labelled: bool = False) -> None:
-        """Refuse answers that contradict what is claimed of them."""
+        """Refuse answers that contradict the claims of this mechanism."""
         claims: dict[str, Any] = {"sensitivity": self.sensitivity, "grid": self.grid}
         require_facts(answers, monotonic=False, labelled=labelled, unknown=True, **claims)
         is_replaced = answers.origin is not None and answers.origin.neighbours is Neighbours.REPLACE
@@ -195,14 +195,14 @@ class NoisyHistogram(Measuring):
 
     def _require_line(self, wanted: Wanted, delta: Rational | None) -> None:
         if delta is None:
-            raise ValueError("delta must be given where only items that are present are counted")
+            raise ValueError("delta must be given if only items that occur are counted")
         least = self.line_for(delta)
         if wanted.line is None or wanted.line < least:
             step = Grid(self.grid).step
             raise ValueError(f"threshold must be at least {least * step} for this delta")
 
     def _require_few(self, size: int, wanted: Wanted) -> None:
-        """Refuse what would return too many empty items; that follows from public facts."""
+        """Refuse a question that would return too many empty items, by public facts only."""
         expected = float(size)
         if wanted.line is not None:
             expected *= float(self.law_in_steps.tail(wanted.line))
@@ -215,7 +215,7 @@ class NoisyHistogram(Measuring):
             )
 
     def draw_paid(self, candidates: Candidates, wanted: Wanted = EVERYTHING) -> ReadOff:
-        """The noisy answers that are wanted, the largest first; the caller has paid."""
+        """The wanted noisy answers, the largest first; the caller has paid."""
         bits, found = secure_bits(), by_value(candidates)
         answers, sizes = found.private_answers, found.groups.sizes
         best, places = best_of(self.law_in_steps, answers, sizes, wanted, bits)
@@ -224,46 +224,46 @@ class NoisyHistogram(Measuring):
         return ReadOff(indices, labels, best.values, line, coin)
 
     def error_of(self, drawn: ReadOff) -> MeasurementError | HistogramError:
-        """The error of values, given that they were read off."""
+        """The error of values, given that they were selected from all noisy answers."""
         if drawn.line is None:
             return self.error()
         return HistogramError(self.law_in_steps, Grid(self.grid).step, drawn.line, drawn.coin)
 
 
 # --------------------------------------------------------------------------------------------------
-# The kernel: the best of a noisy histogram, without drawing what cannot be among them.
+# The kernel: the best of a noisy histogram, without drawing answers that cannot be among them.
 #
-# Every noisy answer may be released, so whatever is chosen of them is chosen freely: the best k,
-# all that reach a line, or both. Noisy answers are whole numbers, and tie. Coins that are
-# independent of the noise put those that tie in order (`dpgap.exact.laws` says where they come
-# from). So which of them is returned says nothing of the true answers.
+# All noisy answers together are private, so any choice of them costs nothing more: the best k, all
+# that reach a line, or both. Noisy answers are whole numbers, and tie. Coins that are independent
+# of the noise break ties (`dpgap.exact.laws` says where they come from). So the choice among tied
+# answers reveals nothing about the true answers.
 #
-# Noisy answers with their coins are real numbers. Floats enclose them. Where floats overlap,
-# decimals and further bits decide, for the few answers concerned.
+# Noisy answers with their coins are real numbers, enclosed by floats. If floats overlap, decimals
+# and further bits decide, for the few answers concerned.
 #
-# **Only whole numbers leave.** The low bits of a float that was computed beside a true answer tell
-# how large that answer is. So floats serve to decide floors, and the floors are returned: noisy
-# answers in steps, and the best loser's coin in 2^24ths.
+# **Only whole numbers leave.** The low bits of a float that was computed from a true answer can
+# reveal this answer. So floats only decide floors, and the floors are returned: noisy answers in
+# steps, and the best loser's coin in 2^24ths.
 
 
 class Best(NamedTuple):
-    """The noisy answers that are returned, best first, in whole steps."""
+    """The noisy answers that are released, best first, in whole steps."""
 
     groups: Integers
     values: Integers
     loser: tuple[int, int] | None
-    """The best that is not returned, in steps, and its coin in 2^24ths.
+    """The best noisy answer that is not released, in steps, and its coin in 2^24ths.
 
-    None where all are returned, or all from the line on.
+    None if all are released, or all from the line on.
     """
 
 
 def best_of(
     law: GeometricNoise, values: Integers, sizes: Integers, wanted: Wanted, bits: Bits
 ) -> tuple[Best, Integers]:
-    """Add noise to every answer, in steps, and return what is wanted; and places in the groups.
+    """Add noise to every answer, in steps; return the wanted ones, and their indices in groups.
 
-    Answers are given as values, and how many answers have each.
+    Answers are given as values, with the number of answers that have each value.
     """
     if not values.size:
         return Best(values, values, None), values
@@ -275,7 +275,7 @@ def best_of(
 
 
 class _Contenders:
-    """Noisy answers with their coins, enclosed by floats less an origin, and exact on demand."""
+    """Noisy answers with coins, minus an origin: enclosed by floats, and exact on demand."""
 
     def __init__(self, tops: Tops, values: Integers) -> None:
         self._answers, self._low, self._high = values[tops.groups], tops.low, tops.high
@@ -284,10 +284,10 @@ class _Contenders:
     __repr__ = redacted_repr
 
     def best(self, origin: int, wanted: Wanted, bits: Bits) -> Best:
-        """Those that are wanted, and the best of the others."""
+        """The wanted noisy answers, and the best of the others."""
         if wanted.k is None or not self._low.size:
             return self._all(origin, wanted.line, bits)
-        order = self._order(min(wanted.k + 1, self._low.size))  # with the best that is left
+        order = self._order(min(wanted.k + 1, self._low.size))  # with the best loser
         values = self._values(order, origin)
         reached = values.size if wanted.line is None else int((values >= wanted.line).sum())
         taken = min(wanted.k, reached)
@@ -295,7 +295,7 @@ class _Contenders:
         return Best(order[:taken].copy(), values[:taken].copy(), loser)
 
     def _all(self, origin: int, line: int | None, bits: Bits) -> Best:
-        """Where nobody who ties is left out, fresh coins serve as well, and are much cheaper."""
+        """All answers; if no tied answer is left out, fresh coins do, and are much cheaper."""
         values = self._values(np.arange(self._low.size), origin)
         order = np.lexsort((bits.distinct(values.size, values.size), -values))
         values = values[order]
@@ -303,7 +303,7 @@ class _Contenders:
         return Best(order[:taken].copy(), values[:taken].copy(), None)
 
     def _order(self, need: int) -> Integers:
-        """The largest first, so many. Where floats overlap, exact numbers decide."""
+        """The indices of the `need` largest, in order. If floats overlap, exact numbers decide."""
         order, _, _, certain = in_order(self._low[None], self._high[None], need)
         if not certain[0]:
             reals = [*map(Real, self._answers.tolist(), self._exact())]
@@ -322,7 +322,7 @@ class _Contenders:
         return values
 
     def _loser(self, at: int, origin: int) -> tuple[int, int]:
-        """A noisy answer and its coin, rounded down together; floats only say which floor it is."""
+        """A noisy answer and its coin, rounded down together; floats only decide the floor."""
         low, high = np.floor(self._low[at] * COINS), np.floor(self._high[at] * COINS)
         if low == high:
             whole = origin * COINS + int(low)

@@ -1,13 +1,13 @@
-"""Hybrid Top-K with gap: the largest answers, as far as they are above a public line.
+"""Hybrid Top-K with gap: the largest answers that are above a public threshold (the *line*).
 
-A *pseudo-answer* at the line competes with the answers, and gets noise as they do. The ranking is
-cut where it appears; at most k answers are released, each with its lead. Whoever asks for ten and
-finds three pays for four: the three, and the line. docs/hybrid-top-k.md has the proof.
+A *pseudo-answer* at the line competes with the answers, and gets noise as they do. The ranking ends
+where the line appears. At most k answers are released, each with its lead. If a question for ten
+finds three, it pays for four: the three, and the line. docs/hybrid-top-k.md has the proof.
 
-It also serves where items are not known beforehand. Then only items that are present compete, and
-an item that one unit alone has must not show; the line keeps it out but for a chance δ.
+This mechanism is also for items that are not known beforehand. Then only items that occur compete.
+An item of only one unit must not be shown; the line excludes it, except with a chance of δ.
 
-Like every dpgap release it decides on exact real draws, and floors the real leads.
+Like every dpgap release, this one decides on exact real draws, and floors the real leads.
 """
 
 import math
@@ -53,21 +53,21 @@ from dpgap.releases.drawn import Ranking
 from dpgap.releases.release import HybridRelease, MechanismUsed
 
 # --------------------------------------------------------------------------------------------------
-# How high a public line must be, so that nobody who is alone with an item shows.
+# How high a public line must be, so that an item of only one unit is not shown.
 #
-# Where items are not known beforehand, one unit may have items that nobody else has. Each counts at
-# most Δ, the sensitivity. It shows only if its noisy answer is above the noisy line T. Both have
-# exponential noise of scale b, so the chance of that is ½·e^(−(T − Δ)/b), and for `reach` items it
-# is at most so many times that. All roundings here go against whoever asks: chances are rounded up.
+# If items are not known beforehand, one unit may have items that nobody else has. Each counts at
+# most Δ, the sensitivity. It is shown only if its noisy answer is above the noisy line. With the
+# line at T and exponential noise of scale b on both, the chance of this is ½·e^(−(T − Δ)/b). For
+# `reach` items it is at most `reach` times as large. All chances are rounded up.
 
 
 _DIGITS = 400
 _LEAST = Fraction(1, 10**_DIGITS)
-"""No chance is stated as less: it would take too many digits."""
+"""The least chance that is stated: a smaller one would need too many digits."""
 
 
 def chance_above(distance: Fraction, scale: Fraction, reach: int) -> Fraction:
-    """At least the chance that any of `reach` items passes a line this far above it.
+    """An upper bound of the chance that any of `reach` items passes a line this far above it.
 
     >>> f"{float(chance_above(Fraction(10), Fraction(1), 1)):.4g}"
     '2.27e-05'
@@ -86,32 +86,32 @@ def chance_above(distance: Fraction, scale: Fraction, reach: int) -> Fraction:
 @public
 @declared()
 class HybridTopK(Selecting[Candidates, HybridRelease]):
-    """Find the k largest answers that are above a public line, and the gaps between them.
+    """Find the k largest answers that are above a public threshold, and the gaps between them.
 
-    A pseudo-answer at the line competes with the answers, with exponential noise of the same
-    scale. The ranking is cut where it appears. Then less than k answers are released, and a part
-    of ε is left: r answers cost ε·(r + 1)/k, and never more than ε.
+    A pseudo-answer at the threshold competes with the answers, with exponential noise of the same
+    scale. The ranking ends where it appears. Then fewer than k answers are released, and a part of
+    ε is left: r answers cost ε·(r + 1)/k, and never more than ε.
 
     Answers are *monotonic* if one person can only move all of them up, or all of them down, as
-    counts do. Guarantee: pure ε-differential privacy of the indices and the gaps together. Where
-    items are unknown, so that only those present compete, it is (ε, δ): see `delta`.
+    counts do. Guarantee: pure ε-differential privacy of the indices and the gaps together. If items
+    are unknown, so that only items that occur compete, it is (ε, δ): see `delta`.
 
     Parameters
     ----------
     threshold
-        The line that answers are compared with; everybody may know it.
+        The number with which answers are compared; it must be public.
     k
-        How many answers to find at most. There may be fewer answers than that.
+        The most answers to find. There may be fewer answers in all.
     epsilon
-        The most that all of it costs: a number, or text such as "0.7" or "2/3".
+        The most that the whole release costs: a number, or text such as "0.7" or "2/3".
     monotonic
-        Whether one person can only move all answers the same way, as adding a person to counts
-        can only raise them. It halves the noise; to say so where it is not true voids the promise.
+        Whether one person moves all answers in the same direction: one more person can only raise
+        counts. This halves the noise. If it is not true, the result is not private.
     sensitivity
         The most that one person can move any one answer.
     grid
-        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
-        without it they must be whole.
+        A power of two, such as 0.25: answers may be real numbers, and are rounded to multiples of
+        it. Without a grid, answers must be whole numbers.
 
     >>> hybrid = HybridTopK(threshold=30, k=3, epsilon=3000, monotonic=True)
     >>> release = hybrid.release([10, 50, 90, 20], labels=["fig", "pea", "oat", "rye"])
@@ -129,11 +129,11 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
     sensitivity: Exact = parameter(positive_rational, default=1)
     grid: ExactOrNone = parameter(read_grid, default=None)
     law: MemorylessLaw = derived(lambda self: law_for(self, self.k, "exponential"))
-    """The noise that each answer gets, and the line."""
+    """The noise of each answer, and of the line."""
 
     @property
     def without_line(self) -> NoisyTopK:
-        """The Noisy Top-K that this would be without a line."""
+        """The Noisy Top-K with the same parameters, without a line."""
         return NoisyTopK(self.k, self.epsilon, noise="exponential", **claims_of(self))
 
     def in_steps(self) -> "HybridTopK":
@@ -144,13 +144,13 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         return altered(self, threshold=line, sensitivity=steps, grid=None, law=law)
 
     def spent(self, released: int) -> Fraction:
-        """The ε that so many released answers cost, with the line where it cut the ranking."""
+        """The ε that `released` answers cost, plus the line's share if it ended the ranking."""
         return self.epsilon * min(released + 1, self.k) / self.k
 
     def run(self, answers: Vector, noise: Noise) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:
-        """The algorithm: the winning indices, and each winner's lead over what came next.
+        """The algorithm: the winning indices, and each winner's lead over the first non-winner.
 
-        That is the line where it cut the ranking, or else the best loser.
+        This is the line, if it ended the ranking; otherwise it is the best loser.
         """
         noisy = [answer + noise.draw(self.law) for answer in (*answers, self.threshold)]
         ranking = sorted(range(len(noisy)), key=noisy.__getitem__, reverse=True)
@@ -161,9 +161,9 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
     def align(self, answers: Vector, neighbour: Vector, noise: Vector, output: Output) -> Vector:
         """How far to shift each draw so that the neighbour gives the same output.
 
-        Where the line cut the ranking, it rises by Δ, as far as any loser can; if all answers fall
-        it stays. Winners make up for that and for their own change. Where k answers were found it
-        is the alignment of Noisy Top-K, with the line as one more loser.
+        If the line ended the ranking, its noise rises by Δ, the most that a loser can rise (if all
+        answers fall, it stays). Winners are shifted by this, and by their own change. If k answers
+        were found, this is the alignment of Noisy Top-K, with the line as one more loser.
         """
         winners, _ = output
         before, after = ((*side, self.threshold) for side in (answers, neighbour))
@@ -174,7 +174,7 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         return [shift_of(i, falls, shifted, STAYING) for i in range(len(before))]
 
     def unalign(self, answers: Vector, neighbour: Vector, noise: Vector, output: Output) -> Vector:
-        """The way back from shifted noise: so no two draws are shifted to the same."""
+        """The inverse of `align`: it proves that no two draws are shifted to the same."""
         winners, _ = output
         if len(winners) < self.k:  # shifts depend on no noise
             return [-shift for shift in self.align(answers, neighbour, noise, output)]
@@ -182,9 +182,9 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         return self.without_line.unalign(before, after, noise, output)
 
     def delta(self, reach: int) -> Fraction:
-        """At most this is the chance that any of `reach` items that one unit alone has is released.
+        """An upper bound of the chance that any of `reach` items of only one unit is released.
 
-        Where items are unknown this is the δ of the promise. It is rounded up.
+        If items are unknown, this is the δ of the guarantee. It is rounded up.
 
         >>> hybrid = HybridTopK(threshold=133, k=10, epsilon=1, monotonic=True)
         >>> f"{float(hybrid.delta(1)):.2g}"
@@ -219,7 +219,7 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
     def prepare(self, answers: Answers, labels: Labels = None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged.
 
-        Of unknown items there may be none, and where they stand among others is not told.
+        There may be no unknown items, and their positions are not released.
         """
         if not isinstance(answers, PrivateCounts) or not answers.unknown:
             return candidates(self, self.law, answers, labels)
@@ -238,7 +238,7 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         return self.build(self.draw_paid(prepared).drawn, self.delta_of(prepared))
 
     def winners(self, drawn: Ranking, delta: Fraction = Fraction(0)) -> Winners:
-        """What was drawn, in the units of answers, where the δ that was promised is this."""
+        """The drawn winners in the units of answers, for a guarantee with this δ."""
         return ranked_winners(self, drawn, delta=delta)
 
     def build(self, drawn: Ranking, delta: Fraction = Fraction(0)) -> HybridRelease:

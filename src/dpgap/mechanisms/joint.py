@@ -1,14 +1,14 @@
 """Joint Top-K: the set of the k largest answers, chosen as one candidate, and its lead.
 
 Noisy Top-K protects each of its winners, so its noise grows with k. Here the candidates are the
-sets of k answers, and one of them wins. A set is as good as its *margin*, halved: the smallest
-answer in it less the largest outside. Every set gets exponential noise; the one with the largest
-noisy half-margin is released, and how far it leads the second best. That is Noisy Max over sets,
-and the noise is the same for every k. docs/joint-top-k.md has the proof.
+sets of k answers, and one of them wins. The *margin* of a set is the smallest answer in it minus
+the largest outside; the score of a set is half of its margin. Every set gets exponential noise. The
+set with the largest noisy half-margin is released, with its lead over the second best. This is
+Noisy Max over sets, and the noise is the same for every k. docs/joint-top-k.md has the proof.
 
-There are C(n, k) sets. The kernel draws noise for classes of them, so that n and k may be large.
-Like every dpgap release it decides on exact real draws, and floors the real lead: half-margins lie
-on half of the grid, and so does the lead.
+There are C(n, k) sets. The kernel draws noise for classes of sets, so n and k may be large. Like
+every dpgap release, this one decides on exact real draws, and floors the real lead. Half-margins,
+and so the lead, are multiples of half a grid step.
 """
 
 import bisect
@@ -64,10 +64,10 @@ _HALF = Fraction(1, 2)
 @public
 @declared()
 class JointTopK(Selecting[Candidates, JointRelease]):
-    """Find the set of the k largest answers, and how far it leads any other set.
+    """Find the set of the k largest answers, and its lead over every other set.
 
-    The noise does not grow with k: choose it where the k largest answers stand out as a set. A set
-    has no order, and no gaps inside it. For k = 1 `NoisyMax` is better.
+    The noise does not grow with k. Use this mechanism if the k largest answers are clear as a set.
+    A set has no order, and no gaps inside it. For k = 1 `NoisyMax` is better.
 
     Answers are *monotonic* if one person can only move all of them up, or all of them down, as
     counts do. Guarantee: pure ε-differential privacy of the set and its lead together.
@@ -75,18 +75,17 @@ class JointTopK(Selecting[Candidates, JointRelease]):
     Parameters
     ----------
     k
-        How many answers to find; there must be more than k. Where there are k, all of them are the
-        top k, and nothing is to be found.
+        How many answers to find. There must be more than k answers: k answers are always the top k.
     epsilon
-        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+        The privacy budget ε of the whole release: a number, or text such as "0.7" or "2/3".
     monotonic
-        Whether one person can only move all answers the same way, as adding a person to counts
-        can only raise them. It halves the noise; to say so where it is not true voids the promise.
+        Whether one person moves all answers in the same direction: one more person can only raise
+        counts. This halves the noise. If it is not true, the result is not private.
     sensitivity
         The most that one person can move any one answer.
     grid
-        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
-        without it they must be whole.
+        A power of two, such as 0.25: answers may be real numbers, and are rounded to multiples of
+        it. Without a grid, answers must be whole numbers.
 
     >>> joint = JointTopK(k=2, epsilon=1000, monotonic=True)
     >>> release = joint.release([10, 50, 90, 20], labels=["fig", "pea", "oat", "rye"])
@@ -101,24 +100,24 @@ class JointTopK(Selecting[Candidates, JointRelease]):
     sensitivity: Exact = parameter(positive_rational, default=1)
     grid: ExactOrNone = parameter(read_grid, default=None)
     law: MemorylessLaw = derived(lambda self: law_for(self, 1, "exponential"))
-    """The noise that each set's half-margin gets."""
+    """The noise of each set's half-margin."""
 
     @property
     def over_sets(self) -> NoisyTopK:
-        """The Noisy Max that this is, its answers being the half-margins of sets.
+        """The equivalent Noisy Max; its answers are the half-margins of sets.
 
-        It asks of them that they move by amounts within 2Δ of each other, or within Δ if monotonic;
-        docs/joint-top-k.md shows that half-margins do.
+        Its proof needs answers whose changes differ by at most 2Δ, or by Δ if monotonic;
+        docs/joint-top-k.md shows this for half-margins.
         """
         return NoisyTopK(1, self.epsilon, noise="exponential", **claims_of(self))
 
     @property
     def half_step_law(self) -> MemorylessLaw:
-        """The noise in halves of grid steps, in which half-margins are whole."""
+        """The noise in half grid steps: in this unit, half-margins are whole numbers."""
         return self.law.scaled(2 / Grid(self.grid).step)
 
     def half_margin(self, answers: Vector, chosen: Sequence[int]) -> Scalar:
-        """How good a set is: half of the smallest answer in it less the largest outside."""
+        """The score of a set: (the smallest answer in it − the largest outside) / 2."""
         outside = [answers[i] for i in {*range(len(answers))} - {*chosen}]
         return _HALF * (min(answers[i] for i in chosen) - max(outside))
 
@@ -139,7 +138,7 @@ class JointTopK(Selecting[Candidates, JointRelease]):
         return [shift_of(i, falls, winners, by) for i in range(len(margins))]
 
     def unalign(self, answers: Vector, neighbour: Vector, noise: Vector, output: Output) -> Vector:
-        """The way back from shifted noise: so no two draws are shifted to the same."""
+        """The inverse of `align`: it proves that no two draws are shifted to the same."""
         margins, falls, winners = self._over_sets(answers, neighbour, output)
         by = extremes_undone(margins, falls, noise, winners)
         return [-shift_of(i, falls, winners, by) for i in range(len(margins))]
@@ -147,7 +146,7 @@ class JointTopK(Selecting[Candidates, JointRelease]):
     def _over_sets(
         self, answers: Vector, neighbour: Vector, output: Any
     ) -> tuple[list[Scalar], list[Scalar], tuple[int, ...]]:
-        """The half-margins of all sets, how far each falls behind, and which set won."""
+        """The half-margins of all sets, the fall of each, and the winning set."""
         sets = list(combinations(range(len(answers)), self.k))
         before, after = (
             [self.half_margin(side, each) for each in sets] for side in (answers, neighbour)
@@ -157,7 +156,7 @@ class JointTopK(Selecting[Candidates, JointRelease]):
 
     @property
     def rise(self) -> Fraction:
-        """As far as any half-margin can rise: Δ, or half of it if answers are monotonic."""
+        """The most that a half-margin can rise: Δ, or Δ/2 if answers are monotonic."""
         return self.sensitivity * _HALF if self.monotonic else self.sensitivity
 
     def prepare(self, answers: Answers, labels: Labels = None) -> Candidates:
@@ -170,13 +169,13 @@ class JointTopK(Selecting[Candidates, JointRelease]):
         return found
 
     def draw_paid(self, candidates: Candidates) -> Draw[TopSet]:
-        """Select; the caller has paid. Members are in an order that says nothing."""
+        """Select; the caller has paid. The order of members reveals nothing."""
         bits, found = secure_bits(), by_value(candidates)
         values = found.private_answers
         classes = Classes(values, found.groups.sizes, self.k)
         won = select_classes(self.half_step_law, classes, 1, bits)
         groups, places = classes.draw_members(int(won.classes[0]), bits)
-        shuffled = bits.distinct(groups.size, groups.size)  # where a domain has no order of its own
+        shuffled = bits.distinct(groups.size, groups.size)  # if a domain has no order
         positions, labels = found.find(groups[shuffled], places[shuffled])
         order = np.argsort(positions, kind="stable")
         if labels is not None:
@@ -232,16 +231,16 @@ def by_value(candidates: Candidates) -> InGroups:
 # --------------------------------------------------------------------------------------------------
 # The kernel: noise for classes of sets in place of the sets themselves.
 #
-# Of all sets in a class only the two with the largest noise can matter: one may win, and the other
-# come second. Those two noises are drawn straight from their own law, as those of equal answers are
-# in a grouped Top-K, however many sets there are.
+# In a class of sets, only the two sets with the largest noise matter: one may win, and the other
+# may come second. These two noises are drawn directly from their law, for any number of sets, as
+# for equal answers in a grouped Top-K.
 #
-# Most classes are certain losers, and one look at a random word tells: it bounds the largest noise
-# of the class from above. Sizes, which are huge integers, are computed for the contenders only, in
+# Most classes are certain losers, and one random word shows this: it gives an upper bound of the
+# largest noise of the class. Sizes are huge integers. They are computed only for the contenders, in
 # the order of their bounds, until all other bounds are below the second best value so far.
-# Contenders are compared on floats that enclose their values; wherever those overlap, the program's
-# own comparison decides, on the same draws, refined as far as it needs. What is left out cannot win
-# or come second: it changes what is computed, and nothing that is released.
+# Contenders are compared on floats that enclose their values. If these overlap, the program's own
+# comparison decides, on the same draws, refined as far as needed. A class that is left out cannot
+# win or come second, so leaving it out changes no release.
 
 
 # --------------------------------------------------------------------------------------------------
@@ -253,8 +252,8 @@ def by_value(candidates: Candidates) -> InGroups:
 # taken less the largest left out, is that group's value less the answer of rank h + 1. So h and
 # the group are a class.
 #
-# How many sets are in it? A set whose lowest rank is t takes ranks 1 to h and t, not h + 1, and
-# k − h − 1 of the ranks in between. Summed over the group's ranks t = lo … hi that is
+# The size of a class: a set whose lowest rank is t takes ranks 1 to h and t, not h + 1, and
+# k − h − 1 of the ranks between. Summed over the group's ranks t = lo … hi this is
 #
 #     C(hi − h − 1, k − h) − C(lo − h − 2, k − h).
 #
@@ -268,12 +267,12 @@ _TABLE = 1 << 16
 
 
 class Block(NamedTuple):
-    """Classes one after the other: their numbers begin at `first`."""
+    """Consecutive classes: their numbers begin at `first`."""
 
     first: int
     margins: Integers
     log_sizes: Floats
-    """At least the logarithm of how many sets are in each."""
+    """Upper bounds of the logarithms of their sizes."""
 
     def __repr__(self) -> str:
         return redacted_repr(self)
@@ -316,10 +315,10 @@ class Classes:
         return math.comb(high - kept - 1, open_places) - math.comb(low - kept - 2, open_places)
 
     def blocks(self, most: int) -> Iterator[Block]:
-        """All classes but the top set's, by the number of ranks they keep, about so many at once.
+        """All classes but the top set's, by the number of ranks they keep, about `most` at once.
 
-        A class has at most C(hi − h − 1, k − h) sets, and at most its group's size times the number
-        with the lowest rank of all, hi, which is that times (k − h)/(hi − h − 1).
+        A class has at most c = C(hi − h − 1, k − h) sets. It also has at most its group's size
+        times the number of sets with the lowest rank hi, which is c·(k − h)/(hi − h − 1).
         """
         rows = max(1, most // self.width)
         for first in range(0, self.k, rows):
@@ -347,10 +346,10 @@ class Classes:
         return np.concatenate([np.arange(1, kept + 1), between, [lowest]])
 
     def draw_members(self, at: int, bits: Bits) -> tuple[Integers, Integers]:
-        """A uniformly drawn set of a class: groups, as they were given, and places in them.
+        """A uniformly drawn set of a class: its groups, and indices in the groups.
 
-        Ranks say how many members each group has in the set. Equal answers are alike, so which
-        members these are is drawn afresh.
+        The ranks give the number of members that each group has in the set. The members of a group
+        have equal answers, so these members are drawn uniformly.
         """
         ranks = self.draw_ranks(at, bits)
         groups = np.sort(self._order[np.searchsorted(self._ends, ranks)])
@@ -358,14 +357,14 @@ class Classes:
 
 
 _SLACK = 2.0**-20
-"""Outweighs the roundings of logarithms that are not from the table."""
+"""A bound of the rounding errors of logarithms that are not from the table."""
 
 
 def log_choose(among: Integers, chosen: Integers) -> Floats:
-    """At least ln C(among, chosen), and close to it; never below by more than `_SLACK`.
+    """A close upper bound of ln C(among, chosen), except for rounding errors of up to `_SLACK`.
 
-    Small factorials are from a table. For large ones the mean of the factors a, a − 1, … is put in
-    the place of each, which makes their product larger by less than r³/(24·(a − r)²).
+    Small factorials are from a table. For large ones, each factor a, a − 1, … is replaced by the
+    mean of all. This makes the logarithm of their product larger by less than r³/(24·(a − r)²).
     """
     log_factorials, error = _log_factorials(max(_TABLE, 1 << int(chosen.max()).bit_length()))
     small = np.minimum(among, log_factorials.size - 1)
@@ -378,7 +377,7 @@ def log_choose(among: Integers, chosen: Integers) -> Floats:
 
 @lru_cache(maxsize=2)
 def _log_factorials(size: int) -> tuple[Floats, float]:
-    """Logarithms of 0!, 1!, …; and a bound on what three of them are off by together."""
+    """Logarithms of 0!, 1!, …; and a bound of the error of a sum of three."""
     logs = np.log(np.maximum(np.arange(size), 1))
     table = np.cumsum(logs)
     return table, size * 2.0**-50 * float(table[-1])
@@ -408,10 +407,10 @@ def select_classes(
 ) -> ChosenClasses:
     """Choose among all sets `runs` times. Margins in steps are half-margins in half steps.
 
-    So `law` is that of the noise in half steps. If there are more classes than a `few`, certain
+    So `law` is the law of the noise in half steps. If there are more classes than `few`, certain
     losers are left out, block by block.
     """
-    if classes.count > (few if runs == 1 else 32 * few):  # NumPy takes many runs at once
+    if classes.count > (few if runs == 1 else 32 * few):  # NumPy computes many runs at once
         parts = [_contenders(law, classes, bits, block) for _ in range(runs)]
         rows = [_rank(law, contenders, words, bits) for contenders, words in parts]
     else:
@@ -488,7 +487,7 @@ def _contenders(
             words = np.concatenate([words, drawn], axis=1)
             best = np.sort(np.append(best, new.bounds(law, drawn, origin)[0]))[-2:]
             bar = float(best[0])
-            if size == 1:  # now there is a bar: only what may reach it is put in order
+            if size == 1:  # now there is a bar: only classes that may reach it are sorted
                 waiting = np.flatnonzero(highest >= bar)
                 waiting = waiting[waiting != batch[0]]  # bounds may tie
                 waiting = waiting[np.argsort(-highest[waiting])]
@@ -497,7 +496,7 @@ def _contenders(
 
 
 def _upper_bounds(law: MemorylessLaw, offsets: Integers, log_sizes: Floats, words: Words) -> Floats:
-    """What no value of a class exceeds: −ln(1 − e^(−s)) < ln(1/s) + ½ for s up to 1, and falls."""
+    """Upper bounds of the values of classes: −ln(1 − e^(−s)) falls, and < ln(1/s) + ½ for s ≤ 1."""
     least, _ = exponential_bounds(1.0, words)
     noise = np.maximum(log_sizes - np.log(least), 0.0) + (0.5 + 2.0**-20)
     highest: Floats = offsets + float(law.scale) * (1 + 2.0**-40) * noise
@@ -518,7 +517,7 @@ def _rank(law: MemorylessLaw, contenders: Contenders, words: Words, bits: Bits) 
 
 
 def winner_and_lead(noisy: Sequence[Scalar]) -> tuple[int, Scalar]:
-    """Which number is the largest, and by how much."""
+    """The index of the largest number, and its lead."""
     winner = max(range(len(noisy)), key=noisy.__getitem__)
     second = max((*noisy[:winner], *noisy[winner + 1 :]))
     return winner, noisy[winner] - second
@@ -527,7 +526,7 @@ def winner_and_lead(noisy: Sequence[Scalar]) -> tuple[int, Scalar]:
 def largest_two(
     law: MemorylessLaw, contenders: Contenders, words: Words, bits: Bits
 ) -> Iterator[tuple[int, Real]]:
-    """The largest value of every class, and the second largest if it has two; with its place."""
+    """The largest value of every class, and the second largest if it has two; with its index."""
     pairs = zip(contenders.margins, contenders.sizes, words.T.tolist(), strict=True)
     for place, (margin, size, own) in enumerate(pairs):
         for draw in top_draws(law, size, own[:size], bits):

@@ -1,9 +1,9 @@
 """Measurements: how values get their noise, and how large their errors are.
 
-A measurement says what its noise is (`noise`), and how to draw it (`draws`). Unless it says
-otherwise, every value gets a draw of its own, and that draw makes up for the value's change.
+A measurement states its noise (`noise`), and how to draw it (`draws`). By default every value gets
+its own draw, and in the proof this draw cancels the value's change.
 
-A pipeline measures what it selected on a grid that may be `finer` than the selection's.
+A pipeline measures its winners on a grid that may be `finer` than the selection's.
 """
 
 from abc import abstractmethod
@@ -46,12 +46,12 @@ class Measuring(Mechanism[Integers, MeasuredValues]):
 
     grid: Fraction | None
     lost: ClassVar[float] = 0.0
-    """How much of a step noise on the grid is below zero on average; it is added again."""
+    """The part of a step by which floored noise is too low on average; it is added again."""
 
     @property
     @abstractmethod
     def promise(self) -> Promise:
-        """The promise of a release, and its condition."""
+        """The guarantee of a release, and its conditions."""
 
     @abstractmethod
     def error(self, count: int = 1) -> MeasurementError:
@@ -72,7 +72,7 @@ class Measuring(Mechanism[Integers, MeasuredValues]):
         return self._release_prepared(self.steps_of(values), account)
 
     def lengths(self, drawn: Values | ReadOff | None) -> Floats:
-        """What was measured, if anything was; the known mean that floors lose is added."""
+        """The measured values, if there are any, plus the known mean that floors lose."""
         steps = np.empty(0) if drawn is None else drawn.values + self.lost
         return np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
 
@@ -96,7 +96,7 @@ def _require_scale(measurement: Any) -> Fraction:
 
 @declared()
 class Measurement(Measuring, Generic[L]):
-    """Values with noise; a frozen value itself, like every mechanism."""
+    """A mechanism that adds noise to values, all with the same law."""
 
     epsilon: Exact = parameter(positive_rational, then=_require_scale)
     _: KW_ONLY
@@ -104,13 +104,13 @@ class Measurement(Measuring, Generic[L]):
     grid: ExactOrNone = parameter(read_grid, default=None)
 
     finer: ClassVar[int] = 1
-    """How many steps a pipeline measures with, for one of its selection."""
+    """The number of measurement steps in one step of the selection, in a pipeline."""
     same_way: ClassVar[bool] = False
-    """Whether the promise is for values that neighbouring data always move the same way."""
+    """Whether the guarantee needs values that neighbouring data move in the same direction."""
 
     @classmethod
     def after(cls, selection: Claims, epsilon: Fraction) -> Self:
-        """The measurement of what a selection finds, for the same answers."""
+        """The measurement of the winners of a selection, for the same answers."""
         grid = Grid(selection.grid)
         own: dict[str, Any] = {"monotonic": True} if cls.same_way else {}
         whole = grid.up(selection.sensitivity) * grid.step
@@ -119,7 +119,7 @@ class Measurement(Measuring, Generic[L]):
     @staticmethod
     @abstractmethod
     def noise(scale: Fraction, count: int) -> L:
-        """The noise for `count` values, where the scale for one is sensitivity over ε."""
+        """The noise for `count` values; `scale` is sensitivity/ε, the scale for one value."""
 
     @abstractmethod
     def draws(self, count: int, runs: int, bits: Bits) -> Integers:
@@ -140,7 +140,7 @@ class Measurement(Measuring, Generic[L]):
         return tuple(value + noise.draw(law) for value in values)
 
     def align(self, values: Vector, neighbour: Vector, noise: Vector, output: Vector) -> Vector:
-        """The proof: each draw makes up for its own value's change, at most Δ."""
+        """The proof: each draw cancels the change of its value, at most Δ."""
         return [before - after for before, after in zip(values, neighbour, strict=True)]
 
     @property
@@ -174,7 +174,7 @@ class Measurement(Measuring, Generic[L]):
         return self.error(count).variance
 
     def half_width(self, count: int, level: float) -> float:
-        """How far a released value is off at most, with confidence `level`."""
+        """The most that a released value is off, with confidence `level`."""
         return self.error(count).half_width(level)
 
 
@@ -186,7 +186,7 @@ class Joint(Measurement[ShellNoise]):
     finer: ClassVar[int] = 16  # so that intervals need no rounding up
 
     def cost(self, noise: Vector, shifted: Vector) -> Scalar:
-        """What the alignment costs: not draw by draw, but by the largest coordinate alone."""
+        """The cost of the alignment: it depends only on the largest coordinate."""
         return self.law(len(noise)).joint_cost(noise, shifted)
 
     def draws(self, count: int, runs: int, bits: Bits) -> Integers:
@@ -196,8 +196,8 @@ class Joint(Measurement[ShellNoise]):
 # --------------------------------------------------------------------------------------------------
 # Laplace measurement: the values themselves, each with noise.
 #
-# Releasing m values, each of which neighbouring data can move by Δ, takes noise of scale mΔ/ε on
-# each. m is the number of values actually measured.
+# If neighbouring data can move each of m values by Δ, each value needs noise of scale mΔ/ε. m is
+# the number of values that are measured.
 
 
 @public
@@ -210,12 +210,12 @@ class Laplace(Measurement[LaplaceNoise]):
     Parameters
     ----------
     epsilon
-        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+        The privacy budget ε of the whole release: a number, or text such as "0.7" or "2/3".
     sensitivity
         The most that one person can move any one value.
     grid
-        A power of two, such as 0.25. Values are then real numbers, rounded to multiples of it;
-        without it they must be whole.
+        A power of two, such as 0.25: values may be real numbers, and are rounded to multiples of
+        it. Without a grid, values must be whole numbers.
 
     >>> release = Laplace(epsilon=1000).release([120, 80])
     >>> release.values.size, release.variance < 1
@@ -226,7 +226,7 @@ class Laplace(Measurement[LaplaceNoise]):
 
     @staticmethod
     def noise(scale: Fraction, count: int) -> LaplaceNoise:
-        """The noise that each of `count` values gets."""
+        """The noise of each of `count` values."""
         return LaplaceNoise(count * scale)
 
     def draws(self, count: int, runs: int, bits: Bits) -> Integers:
@@ -234,12 +234,12 @@ class Laplace(Measurement[LaplaceNoise]):
 
 
 # --------------------------------------------------------------------------------------------------
-# Cube: measure many values that may move either way, for much less than Laplace noise.
+# Cube: measure many values that may move up or down, with much less noise than Laplace noise.
 #
 # Neighbouring data can move each of k values by at most Δ, up or down, so their differences lie in
 # the cube [−Δ, Δ]^k. Noise with density ∝ e^(−ε·max |x|/Δ) hides them. The variance of each value
-# is (k+1)(k+2)Δ²/3ε², where Laplace noise has 2k²Δ²/ε²: a sixth of it for large k. Counts that
-# always move the same way do still better with `CountHull`.
+# is (k+1)(k+2)Δ²/3ε². Laplace noise has 2k²Δ²/ε², so the cube has a sixth of it for large k. For
+# counts that always move in the same direction, `CountHull` is still better.
 
 
 @public
@@ -247,20 +247,21 @@ class Laplace(Measurement[LaplaceNoise]):
 class Cube(Joint):
     """Measure values of any kind together.
 
-    What one person can change, each of k values by at most Δ, fills a *cube* with k dimensions.
-    Noise of that shape hides it with a sixth of the variance of Laplace noise for large k.
+    One person can change each of k values by at most Δ. All such changes fill a *cube* with k
+    dimensions. Noise of this shape hides them. For large k it has a sixth of the variance of
+    Laplace noise.
 
     Guarantee: pure ε-differential privacy of all the values together.
 
     Parameters
     ----------
     epsilon
-        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+        The privacy budget ε of the whole release: a number, or text such as "0.7" or "2/3".
     sensitivity
         The most that one person can move any one value.
     grid
-        A power of two, such as 0.25. Values are then real numbers, rounded to multiples of it;
-        without it they must be whole.
+        A power of two, such as 0.25: values may be real numbers, and are rounded to multiples of
+        it. Without a grid, values must be whole numbers.
 
     >>> release = Cube(epsilon=1000).release([120, -80, 33])
     >>> release.values.tolist()
@@ -274,22 +275,22 @@ class Cube(Joint):
 
 
 # --------------------------------------------------------------------------------------------------
-# Count hull: measure many counts for little more than the price of one.
+# Count hull: measure many counts with the least noise.
 #
-# Adding a person to the data can only raise counts, each by at most Δ; taking one away can only
-# lower them. So the differences between neighbours lie in the hull of [0, Δ]^k and [−Δ, 0]^k, and
-# noise with density ∝ e^(−ε‖x‖/Δ), ‖x‖ = max(0, max x) − min(0, min x), is enough to hide them. The
-# variance of each value is (k+2)(k+3)Δ²/6ε², up to an eighth of a step, where Laplace noise has
-# 2k²Δ²/ε²: a twelfth of it for large k.
+# One more person can only raise counts, each by at most Δ; one less person can only lower them. So
+# the differences between neighbours lie in the hull of [0, Δ]^k and [−Δ, 0]^k. Noise with density
+# ∝ e^(−ε‖x‖/Δ), ‖x‖ = max(0, max x) − min(0, min x), hides them. The variance of each value is
+# (k+2)(k+3)Δ²/6ε², up to an eighth of a step. Laplace noise has 2k²Δ²/ε², so the hull has a twelfth
+# of it for large k.
 #
-# There is a simpler way to look at it: draw one coordinate more, none of them negative, with
-# density ∝ e^(−ε·max u/Δ), and add uᵢ − u₀ to the i-th value.
+# A simpler equivalent: draw k + 1 coordinates u ≥ 0 with density ∝ e^(−ε·max u/Δ), and add uᵢ − u₀
+# to the i-th value.
 
 
 @public
 @declared()
 class CountHull(Joint):
-    """Measure values that one person can only move the same way, such as counts.
+    """Measure values that one person can only move in the same direction, such as counts.
 
     Such changes lie in a *hull*, the smallest convex shape around "all up by at most Δ" and "all
     down by at most Δ". It is smaller than the cube of all changes, so less noise hides them.
@@ -299,15 +300,15 @@ class CountHull(Joint):
     Parameters
     ----------
     epsilon
-        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+        The privacy budget ε of the whole release: a number, or text such as "0.7" or "2/3".
     monotonic
-        Must be True, here or in what `dpgap.counts` made: that one person can only move all values
-        up, or all of them down. Otherwise the loss would be up to 2ε, so nothing is measured.
+        Must be True, here or in the counts that `dpgap.counts` made: one person can only move all
+        values up, or all of them down. Otherwise the release would cost up to 2ε, so it is refused.
     sensitivity
         The most that one person can move any one value.
     grid
-        A power of two, such as 0.25. Values are then real numbers, rounded to multiples of it;
-        without it they must be whole.
+        A power of two, such as 0.25: values may be real numbers, and are rounded to multiples of
+        it. Without a grid, values must be whole numbers.
 
     >>> release = CountHull(epsilon=1000, monotonic=True).release([120, 80, 33])
     >>> release.values.tolist()
@@ -325,7 +326,7 @@ class CountHull(Joint):
         return HullNoise(scale, count + 1)
 
     def run(self, values: Vector, noise: Noise) -> tuple[Scalar, ...]:
-        """The algorithm: every value gets its own coordinate, less one that all share."""
+        """The algorithm: add to every value its own coordinate, minus one that all share."""
         law = self.law(len(values))
         shared = noise.draw(law)
         return tuple(value + noise.draw(law) - shared for value in values)
@@ -333,9 +334,9 @@ class CountHull(Joint):
     def align(self, values: Vector, neighbour: Vector, noise: Vector, output: Vector) -> Vector:
         """The proof: shift each coordinate so that the neighbour gives the same output.
 
-        Where values fall, each coordinate makes up for the fall. Where they rise, the shared one
-        goes up by Δ and the others by what is left of Δ. So none goes down, all stay in the
-        support, and the largest grows by at most Δ.
+        If values fall, each coordinate rises by its value's fall. If values rise, the shared
+        coordinate rises by Δ, and each other one by Δ minus its value's rise. So no coordinate
+        falls, all stay in the support, and the largest rises by at most Δ.
         """
         falling = all(after <= before for before, after in zip(values, neighbour, strict=True))
         rise: Scalar = 0 if falling else self.sensitivity
@@ -346,8 +347,8 @@ class CountHull(Joint):
         if not (self.monotonic or getattr(values, "monotonic", False) is True):
             raise ValueError(
                 "monotonic must be True: the hull is private only for values that neighbouring "
-                "data always move the same way, such as counts when a person is added or taken "
-                "away. Say so with monotonic=True, or use Cube"
+                "data always move in the same direction, such as counts if a person is added or "
+                "removed. Say so with monotonic=True, or use Cube"
             )
         return Measurement.steps_of(self, values)
 

@@ -1,14 +1,14 @@
-"""What every mechanism is: a frozen value with public parameters, and one way to release.
+"""The base classes of mechanisms: a frozen value with public parameters, and one way to release.
 
-A mechanism declares its parameters (`dpgap.exact.parameters`) and says how it works:
+A mechanism declares its parameters (`dpgap.exact.parameters`), and has these methods:
 
 - `run` is the algorithm and `align` its proof. Both are for few answers, and for any noise.
-- `prepare` takes the private answers, or refuses them: nothing is charged yet.
-- `draw_paid` runs the algorithm once on exact secure noise, by a kernel: whole numbers.
-- `build` makes the release of these and of the parameters.
+- `prepare` accepts or refuses the private answers; nothing is charged yet.
+- `draw_paid` runs the algorithm once on exact secure noise, with a kernel: whole numbers.
+- `build` makes the release from these and from the parameters.
 
-The rest is the same for all: what it can cost is charged after `prepare` and before `draw_paid`,
-and the release is archived before it is returned. `Mechanism._release_prepared` does that.
+The rest is the same for all: the most that a release can cost is charged after `prepare` and before
+`draw_paid`, and the release is archived before it is returned (`Mechanism._release_prepared`).
 """
 
 from abc import ABC, abstractmethod
@@ -36,7 +36,7 @@ R = TypeVar("R", bound=Release)
 
 
 class Draw(NamedTuple, Generic[D]):
-    """What was drawn; and the private answers of the chosen, in steps, to be measured next."""
+    """The draw; and the private answers of the chosen, in steps, which are measured next."""
 
     drawn: D
     private_answers: Integers
@@ -46,7 +46,7 @@ class Draw(NamedTuple, Generic[D]):
 
 
 class Winners(NamedTuple):
-    """What a selection tells of its winners, in its order."""
+    """The winners of a selection, in its order: indices, leads and their evidence."""
 
     indices: Integers
     labels: tuple[Any, ...] | None
@@ -72,7 +72,7 @@ def gaps_of(leads: NDArray[Any], width: float) -> Floats:
 
 
 class Claims(Protocol):
-    """What a mechanism that selects promises, and what it claims of the answers."""
+    """The parameters of a mechanism that selects: its cost, and its claims about the answers."""
 
     @property
     def k(self) -> int: ...
@@ -87,7 +87,7 @@ class Claims(Protocol):
 
 
 def require_threshold(mechanism: Any) -> Fraction:
-    """The threshold, if whole steps can be compared with it."""
+    """The threshold of a mechanism; refused if it is too large for whole steps."""
     threshold: Fraction = mechanism.threshold
     if abs(threshold) > MAX_STEPS * Grid(mechanism.grid).step:
         raise ValueError("threshold must lie within ±2^60 grid steps")
@@ -144,7 +144,7 @@ class Selecting(Mechanism[P, R]):
     ) -> R:
         """Release on secure exact noise. This is the only method that spends ε.
 
-        All of ε is charged before anything is drawn. What turns out not to be spent is credited.
+        All of ε is charged before anything is drawn. Then the ε that was not spent is credited.
 
         Parameters
         ----------
@@ -153,6 +153,6 @@ class Selecting(Mechanism[P, R]):
         labels
             Public names of the answers, in the same order. A Series brings its own.
         account
-            What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
+            The account that is charged, such as `dpgap.Ledger(url).account("sales")`.
         """
         return self._release_prepared(self.prepare(answers, labels), account)

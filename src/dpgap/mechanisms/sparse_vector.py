@@ -1,13 +1,13 @@
 """Sparse Vector with gap, plain and adaptive: which answers of a stream are above a threshold?
 
-Algorithm 2 of the paper. The threshold gets noise once; every answer gets fresh noise and is
-compared with it. "Below" costs nothing, "above" is charged, and the gap to the noisy threshold
-comes free. The adaptive mechanism first tries cheap branches: much noise, a small charge, and a
-margin that only answers far above the threshold clear. So easy questions cost less. The plain
-mechanism is the one whose only branch is the last.
+This is Algorithm 2 of the paper. The threshold gets noise once. Every answer gets fresh noise and
+is compared with the noisy threshold. "Below" costs nothing, "above" is charged, and the gap to the
+noisy threshold costs nothing extra. The adaptive mechanism first tries cheap branches: they have
+much noise, a small charge, and a margin that only answers far above the threshold clear. So easy
+questions cost less. The plain mechanism has only the last branch.
 
-Budgets are counted in whole units, the charge of the cheapest branch, never in floats. Noise is
-floored to the grid of the answers: shifts by whole steps keep every ≥, so ties do no harm.
+Budgets are counted in whole units (one unit is the charge of the cheapest branch), never in floats.
+Noise is floored to the grid of the answers. Shifts by whole steps keep every ≥, so ties do no harm.
 """
 
 import math
@@ -75,33 +75,33 @@ from dpgap.releases.plain import plain
 from dpgap.releases.release import AboveRelease, MechanismUsed, Promise
 
 # --------------------------------------------------------------------------------------------------
-# What a Sparse Vector goes through: answers in a public order, a chunk at a time.
+# The input of a Sparse Vector: a stream of answers in a public order, a chunk at a time.
 #
-# Only the chunk at hand is in memory, so a stream may be as long as an engine can make it.
+# Only one chunk is in memory, so a stream may be as long as an engine can make it.
 
 
 class Stream(NamedTuple):
-    """Chunks of answers in whole steps, and labels where they are not the chunks' own."""
+    """Chunks of answers in whole steps, and their labels if chunks have none."""
 
     chunks: Iterator[Chunk]
     extremes: Integers
-    """The smallest and the largest answer that may come."""
+    """The smallest and the largest possible answer."""
     labels: Labels = None
     """The labels of the answers by their positions."""
     most: int | None = None
-    """How many answers above end the run; None for as many as can be paid."""
+    """The run ends after this many answers above; None: as many as ε can pay."""
 
     def __repr__(self) -> str:
         return redacted_repr(self)
 
     @classmethod
     def of(cls, steps: Integers, labels: Labels) -> Self:
-        """All answers at once."""
+        """A stream of one chunk with all answers."""
         everything = Chunk(steps, lambda places: Found(places, None))
         return cls(iter([everything]), np.array([steps.min(), steps.max()]), labels)
 
     def together(self, found: Sequence[Found]) -> Found:
-        """What was found in one chunk after another."""
+        """Join the results of several chunks."""
         positions = np.concatenate([each.positions for each in found])
         if self.labels is not None or any(each.labels is None for each in found):
             return Found(positions, named(positions, self.labels))
@@ -111,11 +111,11 @@ class Stream(NamedTuple):
 # --------------------------------------------------------------------------------------------------
 # The noise of a Sparse Vector: the threshold's, and that of its branches.
 #
-# A *branch* is one way to be above, with noise, a price and a margin of its own.
+# A *branch* is a test for "above", with its own noise, price and margin.
 
 
 class Branch(NamedTuple):
-    """One way to be above: what it charges, the noise it adds, the gap that it demands."""
+    """A test for "above": its charge, its noise, and the gap that it demands (margin)."""
 
     number: int
     units: int
@@ -132,7 +132,7 @@ class Outcome(NamedTuple):
 
 
 def law_of(mechanism: "SparseVector", charge: Fraction) -> Law:
-    """The noise whose shift by a sensitivity costs this charge."""
+    """The noise for which a shift by the sensitivity costs this charge."""
     kind = LAWS[mechanism.noise]
     return law_on_grid(kind, mechanism.grid, mechanism.sensitivity, charge)
 
@@ -143,7 +143,7 @@ def threshold_law_of(mechanism: "SparseVector") -> Law:
 
 
 def ways_of(mechanism: "SparseVector") -> Iterator[Branch]:
-    """The branches, cheapest first: each charges twice what the one before does."""
+    """The branches, cheapest first: each charges twice as much as the one before."""
     branches = mechanism.shape[0]
     dearest = (1 - mechanism.threshold_share) * mechanism.epsilon / mechanism.k
     for number in range(1, branches + 1):
@@ -156,14 +156,14 @@ def ways_of(mechanism: "SparseVector") -> Iterator[Branch]:
 def limits_of(ways: Sequence[Branch], capacity: int, drain: bool) -> tuple[int, ...]:
     """For each branch, the most units that may be used before it is tried.
 
-    As in the paper, nothing is tried once the dearest branch can no longer be paid; a run that
-    drains goes on with the branches that can.
+    As in the paper, the run ends when the dearest branch cannot be paid any more; a run that drains
+    goes on with the branches that can be paid.
     """
     return tuple(capacity - (way.units if drain else ways[-1].units) for way in ways)
 
 
 def evidence_of(ways: Sequence[Branch], branch_of: Integers, raw_gaps: Floats) -> Evidence | None:
-    """What raw gaps over the noisy threshold prove; its noise is of the branches' kind."""
+    """The evidence of raw gaps over the noisy threshold; its noise has the branches' kind."""
     if ways[0].law.signed:
         return None
     cleared = [ways[branch - 1] for branch in branch_of.tolist()]
@@ -183,7 +183,7 @@ def best_threshold_share(k: int, monotonic: bool) -> Fraction:
 
 
 def _margin(law: Law, threshold_law: Law, grid: Grid, is_last: bool) -> Fraction:
-    """The gap to demand: nothing on average for the last branch, 2 standard deviations before.
+    """The gap that a branch demands: the noise's mean; 2 deviations more before the last.
 
     Any margin that is fixed beforehand is private. This one is rounded up to the grid.
     """
@@ -196,22 +196,22 @@ def _margin(law: Law, threshold_law: Law, grid: Grid, is_last: bool) -> Fraction
 # --------------------------------------------------------------------------------------------------
 # A Sparse Vector run in progress: one question at a time, paying only for "above".
 #
-# A run holds budget, so there must never be two of it: it cannot be copied or pickled, and a forked
-# child cannot ask. The whole ε is reserved while the run is open. Closing it is final, and only
-# then is the rest credited; leaving the `with` block by an exception credits nothing, since what
-# went wrong may have depended on private data. A run that is dropped credits nothing either: when
-# that happens is up to the garbage collector.
+# A run holds budget, so it must never exist twice: it cannot be copied or pickled, and a forked
+# child cannot ask. The whole ε is reserved while the run is open. Only closing credits the unspent
+# ε, and closing is final. If an exception leaves the `with` block, nothing is credited, because the
+# exception may depend on private data. A run that is dropped without closing credits nothing
+# either, because the time of this depends on the garbage collector.
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The answer to one question; `gap` and `branch` are None below the threshold.
 
-    `threshold` is the question's own; None where it was the mechanism's.
+    `threshold` is that of the question; None if it was the mechanism's.
 
     `p_value` is that of "this answer is not truly above": how often noise alone would give a lead
-    this long to an answer that is not. It is about one answer, not the probability that it is
-    wrong. None below the threshold, and without exponential noise.
+    this long to an answer that is not above. It is about one answer, and it is not the probability
+    that the answer is wrong. None below the threshold, and without exponential noise.
     """
 
     above: bool
@@ -222,7 +222,7 @@ class Answer:
     threshold: Fraction | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain values that JSON can hold; the charge is exact text."""
+        """The answer as plain values that JSON can hold; the charge is exact text."""
         answer: dict[str, Any] = plain(self)
         return answer
 
@@ -230,7 +230,7 @@ class Answer:
 class Run(ProcessBound):
     """Ask with `ask`, look at `answers_left`, `spent` and `remaining`, stop with `close`.
 
-    Any thread may ask; questions of several threads are answered one after another.
+    Any thread may ask. Questions of several threads are answered one after another.
 
     >>> from dpgap import AdaptiveSparseVector
     >>> with AdaptiveSparseVector(threshold=100, k=2, epsilon=1000, monotonic=True).start() as run:
@@ -245,7 +245,7 @@ class Run(ProcessBound):
     def __init__(self, mechanism: "SparseVector", account: Account | None) -> None:
         super().__init__()
         self._mechanism = mechanism
-        self._waiting: list[int] = []  # the answer that the program takes next
+        self._waiting: list[int] = []  # the next answer for the program
         self._noise = GridNoise()
         self._outcomes = mechanism.in_steps().run(iter(self._waiting.pop, None), self._noise)
         self._grid = Grid(mechanism.grid)
@@ -262,7 +262,7 @@ class Run(ProcessBound):
 
     @property
     def remaining(self) -> Fraction:
-        """The ε not spent so far; free for other use only once the run is closed."""
+        """The ε not spent so far; it is free for other use only after the run is closed."""
         return self._mechanism.epsilon - self.spent
 
     @property
@@ -272,9 +272,9 @@ class Run(ProcessBound):
 
     @property
     def answers_left(self) -> tuple[int, int]:
-        """How many more answers above there can be: if all cost the most, and if all the least.
+        """How many more answers above ε can pay: if all cost the most, and if all cost the least.
 
-        Answers below cost nothing and do not count. A run that is closed has none left.
+        Answers below cost nothing and do not count. A closed run has none left.
         """
         return (0, 0) if self._closed else self._mechanism.answers_left(self._used)
 
@@ -282,9 +282,8 @@ class Run(ProcessBound):
     def ask(self, answer: object, *, threshold: Rational | None = None) -> Answer:
         """Is this private answer above the threshold?
 
-        With `threshold` the question has a threshold of its own, in the place of the mechanism's.
-        It must be public, or fixed before the answer is seen: it may follow from what was
-        released, never from private data.
+        A `threshold` replaces that of the mechanism for this question. It must be public, or fixed
+        before the answer is seen. It may depend on earlier releases, never on private data.
         """
         self.refuse_elsewhere("a run")
         over, grid = self._mechanism.over(threshold), self._grid
@@ -300,7 +299,7 @@ class Run(ProcessBound):
                     f"{readable_down(self._mechanism.epsilon)} and can give no more answers above: "
                     "start a new one to ask more"
                 )
-            self._closed = True  # for good, unless all of what follows is done
+            self._closed = True  # closed, unless everything below succeeds
             self._noise.freshen()
             self._waiting.append(steps)
             branch, gap = next(self._outcomes)
@@ -318,7 +317,7 @@ class Run(ProcessBound):
             return Answer(False, None, None, Fraction(0), threshold=threshold)
         over, ways = self._mechanism.over(threshold), self._mechanism.ways
         raw = gap * self._grid.width
-        # The gap that is shown is centred; over the noisy threshold it proves something.
+        # The gap that is shown is centred; the raw gap over the noisy threshold is evidence.
         made = evidence_of(ways, np.array([branch]), np.array([raw]))
         p_value = None if made is None else float(made.p_values(1)[0])
         shown = raw + float(over.gap_offsets[branch - 1])
@@ -327,8 +326,8 @@ class Run(ProcessBound):
     def lower_bound(self, answer: Answer, level: float = 0.95) -> float:
         """The true answer is at least this, with confidence `level`.
 
-        The confidence is that of one question asked, above or not. Looking only at answers that
-        came out above makes it less: at the threshold itself a nominal 95 % is nearer to 90 %.
+        The confidence is for one question, above or not. If you look only at answers that came out
+        above, it is less: for answers at the threshold, 90 % instead of a nominal 95 %.
         """
         if answer.gap is None or answer.branch is None:
             raise ValueError("answer must be above the threshold: others have no bound")
@@ -336,7 +335,7 @@ class Run(ProcessBound):
         return errors.lower_bound(answer.gap, answer.branch, level)
 
     def close(self) -> None:
-        """End the run for good and credit what it did not spend.
+        """End the run for ever, and credit the ε that it did not spend.
 
         If its account fails, an `UnsettledWarning` says that the whole ε stays charged.
         """
@@ -352,7 +351,7 @@ class Run(ProcessBound):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One thread at a time, and never again from inside, as a signal handler might try."""
+        """A lock: one thread at a time, and no second entry in a thread (a signal handler)."""
         with self._lock:
             if self._busy:
                 raise RuntimeError(
@@ -404,29 +403,28 @@ def _read_branches(name: str, value: object) -> int:
 class SparseVector(Mechanism[Stream, AboveRelease]):
     """Find the first k answers that are above a threshold, and by how much.
 
-    Guarantee: pure ε-differential privacy of everything said about the stream, gaps included.
+    Guarantee: pure ε-differential privacy of all output about the stream, including gaps.
 
     Parameters
     ----------
     threshold
-        What answers are compared with.
+        The number with which answers are compared.
     k
-        How many times "above" can be paid for.
+        For how many answers "above" ε pays at the full price.
     epsilon
-        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+        The privacy budget ε of the whole release: a number, or text such as "0.7" or "2/3".
     monotonic
-        Whether one person can only move all answers the same way, as adding a person to counts
-        can only raise them. It halves the noise; to say so where it is not true voids the promise.
+        Whether one person moves all answers in the same direction: one more person can only raise
+        counts. This halves the noise. If it is not true, the result is not private.
     sensitivity
         The most that one person can move any one answer.
     threshold_share
-        The part of ε that goes into the threshold's own noise; by default the part that makes
-        gaps most accurate.
+        The part of ε for the noise of the threshold. The default makes gaps most accurate.
     noise
         The law of the noise: "laplace", "staircase" or "exponential".
     grid
-        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
-        without it they must be whole.
+        A power of two, such as 0.25: answers may be real numbers, and are rounded to multiples of
+        it. Without a grid, answers must be whole numbers.
 
     >>> mechanism = SparseVector(threshold=100, k=2, epsilon=1000, monotonic=True)
     >>> release = mechanism.release([3, 250, 7, 180, 400])
@@ -467,20 +465,20 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
 
     @property
     def capacity(self) -> int:
-        """All the units there are."""
+        """The number of units in the whole budget."""
         return self.k * self.ways[-1].units
 
     @property
     def unit(self) -> Fraction:
-        """The ε of one unit: what the cheapest branch charges."""
+        """The ε of one unit: the charge of the cheapest branch."""
         return self.ways[0].charge
 
     def live(self, used: Scalar) -> int:
-        """How many branches, from the cheapest on, are tried once `used` units are used."""
+        """How many branches, from the cheapest on, are tried after `used` units are used."""
         return sum(bool(used <= limit) for limit in self.limits)
 
     def answers_left(self, used: int) -> tuple[int, int]:
-        """How many more answers above `used` units leave: at the full price, and at the least.
+        """How many more answers above can be paid after `used` units: at most price, at least.
 
         A run that drains pays with the dearest branch that is left, down to the last unit.
         """
@@ -489,11 +487,11 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         return most + drained, max(self.limits[0] - used + 1, 0)
 
     def spent(self, used: int) -> Fraction:
-        """The ε spent once `used` units are: the threshold's share and the charges."""
+        """The ε spent after `used` units: the threshold's share and the charges."""
         return self.threshold_share * self.epsilon + used * self.unit
 
     def run(self, answers: Iterable[Scalar], noise: Noise) -> Iterator[Outcome]:
-        """The algorithm: what is said of each answer, one by one, until the budget is used."""
+        """The algorithm: the outcome for each answer, one by one, until the budget is used."""
         threshold = self.threshold + noise.draw(self.threshold_law)
         used: Scalar = 0
         for answer in answers:
@@ -505,7 +503,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
     def step(
         self, used: Scalar, answer: Scalar, threshold: Scalar, noise: Noise
     ) -> tuple[Outcome, Scalar]:
-        """One answer: the first branch that it clears, by what gap, and the units then used."""
+        """One answer: the first branch that it clears, its gap, and the units used after it."""
         for way in self.ways[: self.live(used)]:
             gap = answer + noise.draw(way.law) - threshold
             if gap >= way.margin:
@@ -517,9 +515,9 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
     ) -> Iterator[Scalar]:
         """The proof: how far to shift each draw so that the neighbour gives the same output.
 
-        Raising the threshold's noise by Δ keeps every failed comparison failed; whoever cleared a
-        branch makes up for that rise and for its own change. Where all answers fall, failed
-        comparisons stay failed by themselves, and nothing but the own change is made up for.
+        The threshold's noise rises by Δ, so every failed comparison still fails. The noise of an
+        answer that cleared a branch is shifted by this rise and by the answer's own change. If all
+        answers fall, failed comparisons still fail without a rise, so only the own change remains.
         """
         yield (rise := self.rise(sum(answers), sum(neighbour)))
         used: Scalar = 0
@@ -528,13 +526,13 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
             yield from shifts
 
     def rise(self, before: Scalar, after: Scalar) -> Scalar:
-        """How far the threshold's noise is shifted: not at all where answers (their sum) fall."""
+        """The shift of the threshold's noise: 0 if answers (their sum) fall."""
         return 0 if self.monotonic and after <= before else self.sensitivity
 
     def align_step(
         self, used: Scalar, move: Scalar, outcome: Outcome
     ) -> tuple[list[Scalar], Scalar]:
-        """The shifts of one answer's draws, and the units then used: `move` where it cleared."""
+        """The shifts of one answer's draws (`move` for a cleared branch), and the units used."""
         branch, _ = outcome
         if branch is None:
             return [0] * self.live(used), used
@@ -558,7 +556,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         )
 
     def over(self, threshold: Rational | None) -> Self:
-        """The same mechanism with another threshold, which its noise does not depend on."""
+        """The same mechanism with another threshold; the noise does not depend on it."""
         if threshold is None:
             return self
         other = altered(self, threshold=rational("threshold", threshold))
@@ -568,16 +566,16 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
     @property
     @remembered
     def gap_offsets(self) -> Floats:
-        """For each branch, what to add to a gap in steps, times the grid, to release it.
+        """For each branch, the length to add to a gap before it is released.
 
-        It is then over the threshold as stated, not as rounded up, and the known mean of one-sided
-        noise is taken off.
+        Then the gap is over the stated threshold, not over the one rounded up to steps. The known
+        mean of one-sided noise is subtracted.
         """
         grid, program = Grid(self.grid), self.in_steps()
         means = np.array([way.law.floor_mean for way in program.ways])
         over = (means - program.threshold_law.floor_mean) * grid.width
         offsets: Floats = grid.excess(self.threshold) - over
-        offsets.flags.writeable = False  # it is remembered
+        offsets.flags.writeable = False  # it is cached
         return offsets
 
     @property
@@ -597,10 +595,10 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
     ) -> AboveRelease:
         """Go through a whole list on secure exact noise, from first to last.
 
-        `max_answers` stops the run after so many answers above; what is then left of ε is
-        `remaining`. `labels` are as for `NoisyTopK`. The account is charged ε first and credited
-        with what was not spent. Answers made from a table come in the order of its domain, and
-        those of an engine as a stream.
+        The run stops after `max_answers` answers above; `remaining` is the ε that is left then.
+        `labels` are as for `NoisyTopK`. The account is charged ε first, and then credited with the
+        unspent part. Answers made from a table come in the order of its domain; those of an engine
+        come as a stream.
         """
         stream = self.prepare(answers, labels)
         if max_answers is not None:
@@ -623,11 +621,11 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
             return Stream.of(array, require_labels(labels, array.size, answers))
         require_facts(answers, labelled=labels is not None, **claims_of(self))
         names = require_labels(labels, len(answers))
-        if not isinstance(self.threshold_law, MemorylessLaw):  # none can be left undrawn
+        if not isinstance(self.threshold_law, MemorylessLaw):  # no draw can be left out
             return Stream.of(
                 to_steps(answers.expanded()), answers.labels if names is None else names
             )
-        steps = (  # a chunk of which all is absent has nothing to refuse
+        steps = (  # a chunk with only absent items has nothing to refuse
             chunk._replace(values=to_steps(chunk.values)) if chunk.values.size else chunk
             for chunk in chunks or answers.in_order()
         )
@@ -692,10 +690,10 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
 class AdaptiveSparseVector(SparseVector):
     """Sparse Vector that charges less for answers far above the threshold.
 
-    A *branch* is one way to be above, with its own noise and its own price. The cheap ones are
-    tried first. They have much noise, so only answers far above clear them.
+    A *branch* is a test for "above", with its own noise and its own price. The cheap ones are tried
+    first. They have much noise, so only answers far above clear them.
 
-    Guarantee: pure ε-differential privacy of everything said about the stream, gaps included.
+    Guarantee: pure ε-differential privacy of all output about the stream, including gaps.
 
     Parameters
     ----------
@@ -705,8 +703,8 @@ class AdaptiveSparseVector(SparseVector):
         How many branches there are. With two, as in the paper, an easy answer costs half; each
         further branch halves the least price again.
     drain
-        Whether to *drain* the budget: to go on with the cheap branches when the dearest can no
-        longer be paid. The paper stops there.
+        Whether to *drain* the budget: to go on with the cheap branches when the most expensive one
+        cannot be paid any more. The paper stops there.
 
     >>> mechanism = AdaptiveSparseVector(threshold=100, k=2, epsilon=1000, monotonic=True)
     >>> release = mechanism.release([3, 250, 7, 180, 400], max_answers=2)
@@ -726,20 +724,20 @@ class AdaptiveSparseVector(SparseVector):
 # --------------------------------------------------------------------------------------------------
 # The kernel: the same outcomes as the program's, for many answers or many runs.
 #
-# Answers are taken in chunks. Within a chunk every live branch is tried on every answer at once.
-# Which branches live changes only as the budget runs down, at most once for each of them; up to
-# that point the outcomes are final, and after it they are looked at again with fewer branches.
+# Answers are taken in chunks. Within a chunk, every live branch is tried on every answer at once. A
+# branch is live as long as the budget can pay it, so each branch ends at most once. Outcomes before
+# such an end are final; outcomes after it are computed again with fewer branches.
 #
-# Where nearly all answers are 0, only those of them are drawn that clear a branch.
+# If nearly all answers are 0, only those zeros are drawn that clear a branch.
 
 
 # --------------------------------------------------------------------------------------------------
-# The draws out of very many that reach a line, without drawing the others.
+# The few draws out of very many that reach a line, without drawing the others.
 #
 # Of m draws from a law only the few largest may reach the line. They are drawn from the largest on,
-# straight from their own law, as in `dpgap.mechanisms.top_k`, until one falls below. Floats
-# enclose them. Where those leave a floor open, decimals and further bits decide. So what comes out
-# has exactly the law of m draws, of which those below the line are forgotten.
+# directly from their law, as in `dpgap.mechanisms.top_k`, until one is below the line. Floats
+# enclose them. If floats do not decide a floor, decimals and further bits do. So the result has
+# exactly the law of m draws without those below the line.
 
 
 _AT_ONCE = 64
@@ -766,7 +764,7 @@ _WORDS_AT_ONCE = 1 << 16
 
 
 class FoundAbove(NamedTuple):
-    """Answers found above: the run, the place, the branch that was cleared and the gap of each."""
+    """Answers found above: for each its run, its index, the branch that it cleared and its gap."""
 
     runs: Integers
     indices: Integers
@@ -775,7 +773,7 @@ class FoundAbove(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence["FoundAbove"]) -> "FoundAbove":
-        """What parts of a stream brought one after another, run by run in the order asked."""
+        """Join the results of consecutive parts of a stream, run by run in the order asked."""
         runs, *others = map(np.concatenate, zip(*parts, strict=True))
         order = np.argsort(runs, kind="stable")
         return cls(runs[order], *(each[order] for each in others))
@@ -785,15 +783,15 @@ _NOTHING = FoundAbove(*[np.empty(0, dtype=np.int64)] * 4)
 
 
 class RunStates:
-    """How far runs side by side have come: units `used`, answers `found`, place of the `last`.
+    """The state of parallel runs: units `used`, answers `found`, index of the `last` answer above.
 
-    `thresholds` are noisy and in steps, like all that is compared with them.
+    `thresholds` are noisy and in steps, as are the answers.
     """
 
     def __init__(
         self, program: "SparseVector", thresholds: NDArray[Any], max_answers: int | None
     ) -> None:
-        # A run that drains goes on with cheap branches when dear ones can no longer be paid.
+        # A run that drains goes on with cheap branches when expensive ones cannot be paid any more.
         # Otherwise all branches end at once, and one level is left.
         self._levels = [
             (live, limit)
@@ -813,16 +811,16 @@ class RunStates:
         return going
 
     def processed(self, size: int) -> Integers:
-        """How many of all `size` answers each run has looked at, once all have been taken."""
+        """How many of all `size` answers each run has processed, after all have been taken."""
         return np.where(self.going(), size, self.last + 1)
 
     def judge(
         self, runs: Integers, indices: Integers, branches: NDArray[Any], gaps: NDArray[Any]
     ) -> FoundAbove:
-        """What these runs find above among the next answers; one row a run.
+        """The answers above that these runs find among the next answers; one row for each run.
 
-        Branches are tried cheapest first, and those still alive are always the cheapest ones. So
-        all that matters of an answer is the first branch that it clears, or 0, and that gap.
+        Branches are tried cheapest first, and live branches are always the cheapest ones. So only
+        the first branch that an answer clears (or 0), and its gap, matter.
         """
         before = self.found[runs]
         places = np.flatnonzero(self._charge(runs, branches))
@@ -836,10 +834,10 @@ class RunStates:
         )
 
     def _charge(self, runs: Integers, branches: NDArray[Any]) -> Flags:
-        """Charge for the answers that are above, and say which they are.
+        """Charge for the answers that are above, and return which they are.
 
-        Outcomes are final up to where a branch can no longer be paid. From there on they are
-        looked at again, with the branches that are left.
+        Outcomes are final until a branch cannot be paid any more. From there on they are computed
+        again, with the remaining branches.
         """
         said, ahead = self._charge_up_to(runs, branches, self._levels[0][1])
         for live, limit in self._levels[1:]:
@@ -856,9 +854,9 @@ class RunStates:
     def _charge_up_to(
         self, runs: Integers, branches: NDArray[Any], limit: int
     ) -> tuple[Flags, Flags]:
-        """Charge for the answers that cleared a branch in time; say which, and which came late."""
+        """Charge for answers that cleared a branch in time; return these, and those too late."""
         hit = branches > 0
-        # A branch charges twice what the one before does, and the first one a single unit.
+        # A branch charges twice as much as the one before; the first one charges one unit.
         units = branches.astype(np.int64)
         np.left_shift(1, units, out=units)
         units >>= 1
@@ -876,7 +874,7 @@ class RunStates:
 
 
 class Sifting(RunStates):
-    """Runs side by side on exact noise: answers are taken as they come, in whole grid steps."""
+    """Parallel runs on exact noise; answers come one after another, in whole grid steps."""
 
     def __init__(
         self, program: "SparseVector", runs: int, bits: Bits, max_answers: int | None = None
@@ -886,10 +884,10 @@ class Sifting(RunStates):
         self._ways, self._bits, self._runs = program.ways, bits, np.arange(runs)
         self._margins = np.array([way.margin for way in program.ways], dtype=np.int64)
         self.taken = 0
-        """How many answers every run has been asked, unless it stopped before."""
+        """How many answers every run has processed, unless it stopped before."""
 
     def take(self, answers: Integers, words_at_once: int = _WORDS_AT_ONCE) -> FoundAbove:
-        """Ask every run the next answers, in steps; those above, by their places among these."""
+        """Give every run the next answers, in steps; return those above, by their indices here."""
         found, runs = [_NOTHING], self._runs.size
         chunk = max(1, words_at_once // runs)
         for start in range(0, answers.size, chunk):
@@ -906,11 +904,11 @@ class Sifting(RunStates):
     def take_sparse(
         self, values: Integers, places: Integers, size: int, few: int = 64, shortest: int = 1 << 10
     ) -> FoundAbove:
-        """Ask a single run the next `size` answers: the values at their places, and 0 elsewhere.
+        """Give a single run the next `size` answers: `values` at `places`, and 0 elsewhere.
 
-        Of the many that are 0 only those that clear a branch are drawn, so that time grows with
-        the values and with what is above, and not with `size`. Zeros are taken in stretches of
-        which about `few` clear a branch, and which are not shorter than `shortest`.
+        Only those zeros are drawn that clear a branch. So the time grows with the number of values
+        and of answers above, not with `size`. Zeros are taken in stretches of at least `shortest`
+        answers, of which about `few` clear a branch.
         """
         found, done = [_NOTHING], 0
         while done < size and self.going().any():
@@ -925,13 +923,13 @@ class Sifting(RunStates):
         return FoundAbove.joined(found)
 
     def _stretch(self, few: int, shortest: int) -> int:
-        """How many answers at 0 to look at together: so many that few of them clear a branch."""
+        """The length of a stretch of zeros: about `few` of them clear a branch."""
         threshold = int(self.thresholds[0])
         likely = max(float(way.law.tail(way.margin + threshold)) for way in self._ways)
         return int(min(max(few / max(likely, 2.0**-60), shortest), 2.0**60))
 
     def _events(self, values: Integers, places: Integers, length: int) -> tuple[Integers, Integers]:
-        """The gaps of all the values, and of the zeros that clear a branch; and their places."""
+        """The gaps of all values, and of the zeros that clear a branch; and their indices."""
         ways, margins, threshold = self._ways, self._margins, int(self.thresholds[0])
         zeros = length - values.size
         clear = []
@@ -952,7 +950,7 @@ class Sifting(RunStates):
         return gaps[:, None, order], at[order]
 
     def _judge_all(self, gaps: Integers, places: Integers, size: int, done: int) -> FoundAbove:
-        """Take `size` answers, after so many done: those above, of the ones given at `places`."""
+        """Take `size` answers after `done` ones; return those above, of the ones at `places`."""
         clears = gaps >= self._margins[:, None, None]
         some = np.flatnonzero(clears.any(axis=(0, 1)))  # only these can matter, and they are few
         clears, gaps = clears[..., some], gaps[..., some]

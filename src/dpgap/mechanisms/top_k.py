@@ -1,12 +1,12 @@
 """Noisy Top-K with gap: the k largest answers in order, and by how much each one leads.
 
-Algorithm 1 of the paper. Every answer gets noise; the k largest noisy answers win. Along with
-their indices, the gaps between neighbours in the ranking are released at no extra cost. k = 1 is
-Noisy Max with gap.
+This is Algorithm 1 of the paper. Every answer gets noise; the k largest noisy answers win. Their
+indices are released, and also the gaps between neighbours in the ranking, at no extra cost. k = 1
+is Noisy Max with gap.
 
-Real noise never ties, and dpgap's noise is real: `release` decides every comparison on exact
-draws. What it releases of the gaps are the floors of the real leads over the best loser, so a
-release is post-processing of the very algorithm that the alignment proves private. (Floors of the
+Real noise never ties, and dpgap's noise is real: `release` decides every comparison on exact draws.
+It releases the floors of the real leads over the best loser, and gaps are differences of these. So
+a release is post-processing of the same algorithm that the alignment proves private. (Floors of
 single gaps would each lose half a step, and 25 of them add up to a bias of −12.)
 """
 
@@ -75,14 +75,14 @@ from dpgap.releases.drawn import Ranking
 from dpgap.releases.release import MaxRelease, MechanismUsed, Promise, TopKRelease
 
 # --------------------------------------------------------------------------------------------------
-# What a Top-K chooses from: answers one by one, or equal answers in groups.
+# The candidates of a Top-K: answers one by one, or equal answers in groups.
 #
-# Both give the same winners with the same chances. One by one costs a look at every answer, in
-# groups a look at every value, however many answers have it.
+# Both give the same winners with the same chances. One by one, every answer is read; in groups,
+# only every different value.
 
 
 class OneByOne(NamedTuple):
-    """An answer in steps for every candidate."""
+    """Candidates one by one: an answer in steps for each."""
 
     private_answers: Integers
     labels: Labels
@@ -103,14 +103,14 @@ class OneByOne(NamedTuple):
 
 
 class InGroups(NamedTuple):
-    """An answer in steps for every group, and the groups."""
+    """Candidates in groups: an answer in steps for each group, and the groups."""
 
     private_answers: Integers
     labels: Labels
-    """Labels of the answers by their positions, where they are not the groups' own."""
+    """Labels of the answers by their positions, if the groups have none."""
     groups: Groups
     reach: int | None = None
-    """Where items are unknown: the most that one unit alone may have."""
+    """If items are unknown: the most items that one unit may have."""
 
     def __repr__(self) -> str:
         return redacted_repr(self)
@@ -127,7 +127,7 @@ class InGroups(NamedTuple):
         return self.private_answers[order[np.searchsorted(ends, ranks)]]
 
     def find(self, groups: Integers, places: Integers) -> Found:
-        """The positions of some members of groups, and what they are called."""
+        """The positions and labels of some members of groups."""
         found = self.groups.find(groups, places)
         if self.labels is None:
             return found
@@ -136,7 +136,7 @@ class InGroups(NamedTuple):
 
 Candidates = OneByOne | InGroups
 Output = tuple[tuple[int, ...], Any]
-"""The output of a program: the winners, and their leads or their lead."""
+"""The output of a program: the winners, and their leads or the lead of the set."""
 
 
 class Ranked(Claims, Protocol):
@@ -151,7 +151,7 @@ def candidates(own: Claims, law: RealLaw, answers: Answers, labels: Labels) -> C
     """The answers in steps, and their labels; refused before anything is charged."""
     if isinstance(answers, PrivateCounts):
         require_facts(answers, labelled=labels is not None, **claims_of(own))
-        if not isinstance(law, MemorylessLaw):  # the largest draws have no short form
+        if not isinstance(law, MemorylessLaw):  # only memoryless laws can draw the largest directly
             if answers.labels is None:
                 require_memoryless(law, "where the domain is a table")
             labels = answers.labels if labels is None else labels
@@ -178,7 +178,7 @@ def claims_of(own: Claims) -> dict[str, Any]:
 
 
 def law_for(own: Claims, winners: int, noise: str) -> RealLaw:
-    """The noise that each answer gets where ε is for so many winners, each for itself."""
+    """The noise of each answer, if ε pays for `winners` winners separately."""
     shared = winners if own.monotonic else 2 * winners
     law = law_on_grid(LAWS[noise], own.grid, own.sensitivity, own.epsilon / shared)
     if not isinstance(law, RealLaw):
@@ -189,7 +189,7 @@ def law_for(own: Claims, winners: int, noise: str) -> RealLaw:
 def ranked_winners(
     own: Ranked, drawn: Ranking, *, somebody_lost: bool = True, delta: Fraction = Fraction(0)
 ) -> Winners:
-    """A ranking in the units of answers; what its leads prove, if they are over one that lost."""
+    """A ranking in the units of answers; with the evidence of its leads, if somebody lost."""
     width = Grid(own.grid).width
     leads = (drawn.leads * width).tolist() if somebody_lost else []
     return Winners(
@@ -209,25 +209,25 @@ def named(indices: Integers, labels: Labels) -> tuple[Any, ...] | None:
 # --------------------------------------------------------------------------------------------------
 # The alignment for noise that is never negative. docs/exponential-top-k.md has the proof.
 #
-# Outputs do not change when all answers move together. So assume that no answer rises: each
-# *falls* by its own amount. Winners make up for their own fall, and then all of them come down
-# together, by as much as the best loser does, but never below zero. Where the best loser falls
-# farther than that, its noise is raised instead.
+# Outputs do not change if all answers move by the same amount. So assume that no answer rises: each
+# *falls* by its own amount. The noise of each winner rises by the winner's fall. Then the noise of
+# all winners falls by the same amount, the fall of the best loser, but never below zero. If the
+# best loser falls farther than this, its noise rises instead.
 
 
 class Extremes(NamedTuple):
-    """What decides how far each draw is shifted."""
+    """The quantities that decide the shift of each draw."""
 
     rise: Scalar
-    """How far the least noise of the winners rises where each makes up for its own fall."""
+    """The rise of the winners' least noise, if each winner's noise rises by its fall."""
     drop: Scalar
-    """How far the winners come down together, and the best loser with them."""
+    """How far the winners, and the best loser, come down together."""
     raised: int | None
     """The loser whose noise is raised, if there is one."""
 
 
 STAYING = Extremes(0, 0, None)
-"""Where what comes next makes up for its own fall too, nothing comes down."""
+"""Nothing comes down: the noise of the line rises by the line's fall too."""
 
 
 def extremes(answers: Vector, falls: Vector, noise: Vector, winners: Any) -> Extremes:
@@ -236,7 +236,7 @@ def extremes(answers: Vector, falls: Vector, noise: Vector, winners: Any) -> Ext
 
 
 def extremes_undone(answers: Vector, falls: Vector, noise: Vector, winners: Any) -> Extremes:
-    """The same extremes, from noise that was shifted: the way back is the same way, downwards."""
+    """The same extremes, from shifted noise: the inverse works in the same way, downwards."""
     fallen = [answer - fall for answer, fall in zip(answers, falls, strict=True)]
     rise, fall, best = _distances(fallen, [-fall for fall in falls], noise, winners)
     return _settled(-rise, -fall, best)
@@ -245,7 +245,7 @@ def extremes_undone(answers: Vector, falls: Vector, noise: Vector, winners: Any)
 def _distances(
     answers: Vector, falls: Vector, noise: Vector, winners: Any
 ) -> tuple[Scalar, Scalar, int | None]:
-    """How far the least noise of winners rises, how far the best loser falls, and which it is."""
+    """The rise of the winners' least noise, the fall of the best loser, and its index."""
     losers = [i for i in range(len(answers)) if i not in winners]
     noisy = [answer + value for answer, value in zip(answers, noise, strict=True)]
     rise = min(noise[i] + falls[i] for i in winners) - min(noise[i] for i in winners)
@@ -282,17 +282,17 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
     k
         How many answers to find.
     epsilon
-        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+        The privacy budget ε of the whole release: a number, or text such as "0.7" or "2/3".
     monotonic
-        Whether one person can only move all answers the same way, as adding a person to counts
-        can only raise them. It halves the noise; to say so where it is not true voids the promise.
+        Whether one person moves all answers in the same direction: one more person can only raise
+        counts. This halves the noise. If it is not true, the result is not private.
     sensitivity
         The most that one person can move any one answer.
     noise
         The law of the noise: "laplace", "staircase" or "exponential".
     grid
-        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
-        without it they must be whole.
+        A power of two, such as 0.25: answers may be real numbers, and are rounded to multiples of
+        it. Without a grid, answers must be whole numbers.
 
     >>> top = NoisyTopK(k=2, epsilon=1000, monotonic=True)
     >>> release = top.release([10, 50, 90, 20], labels=["fig", "pea", "oat", "rye"])
@@ -320,7 +320,7 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
     def run(self, answers: Vector, noise: Noise) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:
         """The algorithm: the k winning indices, and each winner's lead over the best loser.
 
-        Where every answer wins there is no loser, and leads are taken over the last winner.
+        If every answer wins, there is no loser; then leads are over the last winner.
         """
         noisy = [answer + noise.draw(self.law) for answer in answers]
         ranking = sorted(range(len(noisy)), key=noisy.__getitem__, reverse=True)
@@ -331,9 +331,9 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
     def align(self, answers: Vector, neighbour: Vector, noise: Vector, output: Output) -> Vector:
         """The proof: how far to shift each draw so that the neighbour gives the same output.
 
-        Losers keep their noise. Winners make up for their own change and for the change of the
-        best loser, so that they win by the same margin: at most 2Δ each, Δ if monotonic. Noise
-        that is never negative is shifted by its `extremes`.
+        Losers keep their noise. The noise of each winner is shifted by the winner's change and the
+        best loser's change, so all win by the same margin: at most 2Δ each, or Δ if monotonic. For
+        noise that is never negative, `extremes` gives the shifts.
         """
         winners, _ = output
         if not self.law.signed:
@@ -351,9 +351,9 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
         ]
 
     def unalign(self, answers: Vector, neighbour: Vector, noise: Vector, output: Output) -> Vector:
-        """The way back from shifted noise: so no two draws are shifted to the same."""
+        """The inverse of `align`: it proves that no two draws are shifted to the same."""
         winners, _ = output
-        if self.law.signed:  # losers kept their noise, and that decides
+        if self.law.signed:  # losers kept their noise, which decides
             return [-shift for shift in self.align(answers, neighbour, noise, output)]
         falls = self.falls(answers, neighbour)
         by = extremes_undone(answers, falls, noise, winners)
@@ -365,8 +365,8 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
         return [rise + before - after for before, after in zip(answers, neighbour, strict=True)]
 
     def rise(self, before: Scalar, after: Scalar) -> Scalar:
-        """As far as any answer can rise, given the sums: Δ, or 0 where all of them fall."""
-        # Monotonic answers all move the same way, so their sum tells which way that is.
+        """The most that an answer can rise, given the sums: Δ, or 0 if all of them fall."""
+        # Monotonic answers all move in the same direction, so their sum shows the direction.
         return 0 if self.monotonic and after <= before else self.sensitivity
 
     def prepare(self, answers: Answers, labels: Labels = None) -> Candidates:
@@ -397,17 +397,17 @@ class NoisyMax(NoisyTopK):
     Parameters
     ----------
     epsilon
-        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+        The privacy budget ε of the whole release: a number, or text such as "0.7" or "2/3".
     monotonic
-        Whether one person can only move all answers the same way, as adding a person to counts
-        can only raise them. It halves the noise; to say so where it is not true voids the promise.
+        Whether one person moves all answers in the same direction: one more person can only raise
+        counts. This halves the noise. If it is not true, the result is not private.
     sensitivity
         The most that one person can move any one answer.
     noise
         The law of the noise: "laplace", "staircase" or "exponential".
     grid
-        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
-        without it they must be whole.
+        A power of two, such as 0.25: answers may be real numbers, and are rounded to multiples of
+        it. Without a grid, answers must be whole numbers.
 
     >>> NoisyMax(epsilon=1000, monotonic=True).release([10, 50, 90, 20]).index
     2
@@ -427,12 +427,13 @@ class NoisyMax(NoisyTopK):
 # --------------------------------------------------------------------------------------------------
 # The kernel: the same selection as the program's, for many answers or many runs.
 #
-# Nearly every answer is a certain loser, and one look at its random word tells: the noise it would
-# need to matter has a known chance, and the word is either below that or not. Logarithms are taken
-# of the contenders only. They are ranked on floats that enclose their noisy answers; wherever those
-# overlap, the program itself decides, on the same draws. So the result is the program's, exactly.
+# Nearly every answer is a certain loser, and its random word shows this: the noise that it would
+# need to matter has a known chance, and the word is either below this chance or not. Logarithms are
+# computed only for the contenders. They are ranked on floats that enclose their noisy answers. If
+# these overlap, the program itself decides, on the same draws. So the result is exactly the
+# program's.
 #
-# One pass over the answers, constant extra memory. A line, if there is one, is one more contender.
+# This takes one pass over the answers, and constant extra memory. A line is one more contender.
 
 
 _CHUNK = 1 << 15
@@ -442,9 +443,9 @@ _ALL_BITS = np.uint64((1 << 64) - 1)
 
 
 class Selected(NamedTuple):
-    """One row a run: indices, best first, and each one's lead, in steps.
+    """One row for each run: indices, best first, and their leads, in steps.
 
-    Where a line cut the ranking, a row is filled up with −1 and leads of 0.
+    If a line ended the ranking, the rest of the row is −1, with leads of 0.
     """
 
     indices: Integers
@@ -461,7 +462,7 @@ def draw_ranking(program: Ranked, candidates: Candidates, line: int | None = Non
     else:
         (indices,), (every,) = select(program, answers, 1, bits, line)
         count = np.count_nonzero(indices >= 0)
-        won, leads = indices[:count].copy(), every[:count].copy()  # views would hold more
+        won, leads = indices[:count].copy(), every[:count].copy()  # views would keep more memory
         found = Found(won, named(won, candidates.labels))
     return Draw(Ranking(*found, leads), answers[won])
 
@@ -502,7 +503,7 @@ def select(
 def contenders(
     program: Ranked, answers: Integers, runs: int, bits: Bits, small: int, first_chunk: int
 ) -> Iterator[tuple[Integers, Words]]:
-    """Some runs at a time: the answers that may be among the best k + 1, in order, and their words.
+    """Some runs at a time: the answers that may be among the best k + 1, sorted, and their words.
 
     Words have the shape (words of a draw, runs, answers).
     """
@@ -527,7 +528,7 @@ def _contenders(
     best = int(answers.max())
     contenders = np.empty(0, dtype=np.int64)
     words = np.empty((law.words, 0), dtype=np.uint64)
-    bar = -math.inf  # what an answer must reach: the need-th largest lower bound so far
+    bar = -math.inf  # an answer must reach this: the need-th largest lower bound so far
     start = 0
     while start < answers.size:
         chunk = answers[start : start + size]
@@ -548,11 +549,11 @@ def _contenders(
 
 
 def _may_reach(law: RealLaw, words: Words, bar: float, offsets: Integers) -> Integers:
-    """Where an offset plus its noise may reach the bar; never misses any.
+    """The indices at which an offset plus its noise may reach the bar; none is missed.
 
-    Noise beyond x needs E·scale > x, less the overshoot, so m < 2^63·e^(−x/scale) and,
-    with two signs, a top bit of 0. The limit on m is that of the largest offset in a block of
-    answers, and each rounding is outweighed in the direction of a hit.
+    Noise beyond x needs E·scale > x − overshoot. So m < 2^63·e^(−x/scale) and, with two signs, a
+    top bit of 0. A block of answers has one limit on m, that of its largest offset. All roundings
+    are in the direction that misses none.
     """
     blocks = np.maximum.reduceat(offsets, np.arange(0, offsets.size, _BLOCK)).astype(np.float64)
     beyond = bar - blocks - (abs(bar) + np.abs(blocks)) * 2.0**-48
@@ -561,32 +562,32 @@ def _may_reach(law: RealLaw, words: Words, bar: float, offsets: Integers) -> Int
     chance = np.minimum(np.exp(-exponent) * (1 + 2.0**-30), 1.0)
     limits = (chance * 2.0**63).astype(np.uint64) + np.uint64(2)
     if law.signed:
-        limits[exponent == 0] = _ALL_BITS  # negative noise may do as well
+        limits[exponent == 0] = _ALL_BITS  # negative noise may be enough
     else:
         words = words & LOW_MASK
     return np.flatnonzero(words <= np.repeat(limits, _BLOCK)[: words.size])
 
 
 def noisy_bounds(offsets: Integers, ends: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """Floats around offset + noise, which has these ends; the sum's roundings are outweighed."""
+    """Floats that enclose offset + noise, from the ends of the noise; roundings are included."""
     (low, high), whole = ends, offsets.astype(np.float64)
     slack = (np.abs(whole) + np.abs(low)) * 2.0**-50
     return whole + low - slack, whole + high + slack
 
 
 def ranked(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Flags]:
-    """Rank enclosed numbers row by row: the best k, their leads, and where that is certain."""
+    """Rank enclosed numbers row by row: the best k, their leads, and whether this is certain."""
     order, low, high, certain = in_order(low, high, min(k + 1, low.shape[1]))
     least = np.floor(low[:, :-1] - high[:, -1:])
     most = np.floor(high[:, :-1] - low[:, -1:])
     certain &= (least == most).all(axis=1)
-    # Rows left open may hold infinities; the caller replaces them. A copy, because a view would
-    # still hold the ranking of those who lost.
+    # Uncertain rows may hold infinities; the caller replaces them. This is a copy, because a view
+    # would keep the whole ranking in memory.
     return order[:, :k].copy(), least.astype(np.int64), certain
 
 
 def ranked_to_line(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Flags]:
-    """The same for what is above the last column, a line; after it indices are −1, leads 0."""
+    """Rank the numbers above a line, the last column; after it indices are −1 and leads 0."""
     line = low.shape[1] - 1
     order, low, high, certain = in_order(low, high, min(k, line) + 1)
     is_line = order == line
@@ -602,11 +603,11 @@ def ranked_to_line(low: Floats, high: Floats, k: int) -> tuple[Integers, Integer
 def in_order(low: Floats, high: Floats, need: int) -> tuple[Integers, Floats, Floats, Flags]:
     """Indices of the top `need` of each row in order, with bounds; and which rows are certain."""
     runs, n = low.shape
-    starts = np.arange(runs)[:, None] * n  # of rows; whole arrays are indexed quickest as flat ones
+    starts = np.arange(runs)[:, None] * n  # of rows; indexing is fastest on flat arrays
     best = np.argpartition(low, n - need, axis=1)[:, n - need :] + starts
     ranks = np.argsort(-low.take(best), axis=1)
     order = best.take(ranks + starts // n * need)
-    # Decided where each of the best `need` is certainly above everything ranked after it.
+    # A row is decided if each of the best `need` is certainly above all that are ranked after it.
     others = high.copy()
     others.put(best, -np.inf)
     low, high = low.take(order), high.take(order)
@@ -619,14 +620,14 @@ def in_order(low: Floats, high: Floats, need: int) -> tuple[Integers, Floats, Fl
 # --------------------------------------------------------------------------------------------------
 # Noisy Top-K on grouped answers: many answers with the same value cost no more than a few.
 #
-# Of m answers with one value, only the k + 1 largest noises can matter. Those are drawn straight
-# from their own law: with V₁, V₂, … uniform, the largest of m uniforms is V₁^(1/m), the next is
-# that times V₂^(1/(m−1)), and so on; noise is the law's quantile of them. So a whole table is
-# selected from by its count of counts, whatever the number of its items, and the result has the law
-# of selecting from all the answers one by one, ties and gaps included.
+# Of m answers with one value, only the k + 1 largest noises can matter. These are drawn directly
+# from their law. With V₁, V₂, … uniform, the largest of m uniforms is V₁^(1/m), the next is this
+# times V₂^(1/(m−1)), and so on; the noise is the law's quantile of them. So the count of counts of
+# a table is enough for a selection, for any number of items. The result has the same law as a
+# selection from all answers one by one, including ties and gaps.
 #
-# Like every draw, these are real numbers refined on demand: floats enclose them, and where floats
-# overlap the program decides on decimals and further bits.
+# Like every draw, these are real numbers refined on demand. Floats enclose them; if floats overlap,
+# the program decides on decimals and further bits.
 
 
 _STRETCH = 256
@@ -634,9 +635,9 @@ _GROWTH = 8
 
 
 class GroupedSelection(NamedTuple):
-    """For each winner, best first: its group, its place in the group, and its lead in steps.
+    """For each winner, best first: its group, its index in the group, and its lead in steps.
 
-    Places are uniform among a group's members and distinct.
+    Indices are uniform among a group's members, and distinct.
     """
 
     groups: Integers
@@ -647,9 +648,9 @@ class GroupedSelection(NamedTuple):
 def select_grouped(
     program: Ranked, values: Integers, sizes: Integers, bits: Bits, line: int | None = None
 ) -> GroupedSelection:
-    """Run the program once on answers given as values and how many answers have each."""
+    """Run the program once on answers given as values, with the number of answers for each."""
     law = require_memoryless(program.law, "for grouped answers")
-    if not values.size:  # a line is alone
+    if not values.size:  # there is only the line
         return GroupedSelection(values, values, values)
     tops = Tops(law, program.k, values, sizes, bits)
     ends, exact, rank = (tops.low, tops.high), tops.exact(), ranked
@@ -671,10 +672,10 @@ def select_grouped(
 class Tops:
     """The noisy answers that may be among the best k + 1, as enclosing floats and as reals.
 
-    A group's answers are drawn from its largest on, some *positions* at a time: all that are sure
-    to be needed, and from then on a few more than before. Where a `line` is given, answers below
-    it do not matter: `at_first` answers of each group are drawn, and then twice as many every time.
-    Floats are relative to the largest value.
+    A group's answers are drawn from its largest on, some *positions* at a time: first all that are
+    surely needed, then a few more each time. With a `line`, answers below it do not matter: then
+    `at_first` answers of each group are drawn, and twice as many each time. Floats are relative to
+    the largest value.
     """
 
     def __init__(
@@ -693,7 +694,7 @@ class Tops:
         self.groups = self._positions = np.empty(0, dtype=np.int64)
         self.low, self.high = np.empty(0), np.empty(0)
         self._blocks: list[tuple[Integers, Words]] = []
-        sums = np.zeros((2, sizes.size))  # enclosing −ln of the uniform that is reached
+        sums = np.zeros((2, sizes.size))  # they enclose −ln of the last uniform so far
         active, position = np.arange(sizes.size), 0
         bar = -math.inf if line is None else float(line - int(values.max()))
         while active.size and position < need:
@@ -716,12 +717,12 @@ class Tops:
             kept = self.high >= bar
             self.groups, self._positions = self.groups[kept], self._positions[kept]
             self.low, self.high = self.low[kept], self.high[kept]
-            # A group whose last answer is certainly too low has no better one to come.
+            # If a group's last answer is certainly too low, its later ones are lower still.
             position += count
             active = active[(high[-1] >= bar) & (sizes[active] > position)]
 
     def exact(self) -> Iterator[Refined]:
-        """The noise of each contender; to be asked for once, since it draws what is left open."""
+        """The noise of each contender. Call this only once, because it draws further bits."""
         words: defaultdict[int, list[int]] = defaultdict(list)
         for groups, block in self._blocks:
             for group, own in zip(groups.tolist(), block.T.tolist(), strict=True):
@@ -735,10 +736,10 @@ class Tops:
 
 
 def sums_of_waits(start: Floats, words: Words, left: Integers) -> Floats:
-    """Enclosed sums of the first, the first two, … E/left, from a start that is enclosed as well.
+    """Enclosed cumulative sums of E/left (E unit exponentials), from an enclosed start.
 
     Lower and upper ends are along the first axis, sums along the second. Numbers are added up in
-    stretches, and stretches as a whole, so that roundings stay few.
+    stretches, and then whole stretches, so there are few roundings.
     """
     sums: Floats = np.array(exponential_bounds(1.0, words))
     sums /= left
@@ -756,8 +757,8 @@ def sums_of_waits(start: Floats, words: Words, left: Integers) -> Floats:
 def top_draws(law: Quantiles, size: int, words: Sequence[int], bits: Bits) -> list[Refined]:
     """The largest of `size` draws, one for each word, as real numbers refined on demand.
 
-    Each is a quantile of the law. −ln of its uniform grows, from one draw to the next, by an
-    exponential over how many draws are left.
+    Each is a quantile of the law at a uniform. From one draw to the next, −ln of the uniform grows
+    by a unit exponential divided by the number of draws that are left.
     """
     uniforms = [Uniform.of_word(word, bits) for word in words]
 
@@ -766,7 +767,7 @@ def top_draws(law: Quantiles, size: int, words: Sequence[int], bits: Bits) -> li
         return [(Fraction(0), Fraction(0))]
 
     def sum_of(place: int, level: int) -> Enclosure:
-        """−ln of a uniform; rounded outwards, since exact fractions would grow and grow."""
+        """−ln of a uniform, rounded outwards: exact fractions would get longer and longer."""
         known = sums(level)
         for at in range(len(known) - 1, place + 1):
             (low, high), left = known[at], size - at
@@ -779,8 +780,8 @@ def top_draws(law: Quantiles, size: int, words: Sequence[int], bits: Bits) -> li
 
     @cache
     def draw(place: int, level: int) -> Enclosure:
-        """Rationals below and above a draw; 64 more bits a level."""
-        while not sum_of(place, level)[0]:  # nothing is known yet of how large the draw is
+        """Rationals below and above a draw; 64 more bits at each level."""
+        while not sum_of(place, level)[0]:  # the size of the draw is not bounded yet
             level += 1
         low, high = sum_of(place, level)
         digits = 40 * (level + 2)
@@ -794,7 +795,7 @@ def top_draws(law: Quantiles, size: int, words: Sequence[int], bits: Bits) -> li
 
 
 def places_of(groups: Integers, sizes: Integers, bits: Bits) -> Integers:
-    """A uniform place in its group for every winner, no place twice."""
+    """A uniform index in its group for every winner; all are distinct."""
     winners: dict[int, list[int]] = {}
     for rank, group in enumerate(groups.tolist()):
         winners.setdefault(group, []).append(rank)

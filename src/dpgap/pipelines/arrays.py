@@ -1,17 +1,17 @@
 """Select, then measure, then estimate: the winners with numbers and error bars.
 
-Part of ε (`split`) selects, the rest measures what was selected. Methods for the k largest:
+Part of ε (`split`) selects, and the rest measures what was selected. Methods for the k largest:
 
 - `"best"`, the default: looks at a few order statistics first, and takes the route that will be
   better (`dpgap.pipelines.look_first`).
 - `"joint"`: the winners are chosen as one set, whose noise does not grow with k.
-- `"ranked"`: the winners are ranked by exponential noise, with gaps, which come free and make the
+- `"ranked"`: the winners are ranked with exponential noise. Gaps cost nothing extra, and make the
   estimates more accurate.
-- `"paper"`: Laplace noise throughout, gaps, and the paper's estimates.
+- `"paper"`: only Laplace noise, gaps, and the paper's estimates.
 
-All but the paper's measure all winners together (`CountHull`, or `Cube` where answers are not
-monotonic), and have intervals that hold after selection. What is above a threshold has two methods,
-`"best"` and `"paper"`: there is but one route.
+All but the paper's method measure all winners together (`CountHull`, or `Cube` if answers are not
+monotonic), and their intervals hold after selection. For a threshold there are two methods,
+`"best"` and `"paper"`, with one route.
 
 >>> import dpgap
 >>> best = dpgap.measured_top_k([10, 50, 90, 20], k=1, epsilon=1000)
@@ -75,14 +75,14 @@ _ROUTES: dict[str, type[RankedRoute | JointRoute | PaperRoute]] = {
 }
 _HALF = Fraction(1, 2)
 _SPLITS = {"joint": Fraction(1, 4)}
-"""The share of ε that selects unless said; half of it otherwise. A set's noise does not grow with
-k, so that a quarter is enough where it stands out at all, and measuring gets the rest."""
+"""The default shares of ε that select; other routes take a half. A set's noise does not grow with
+k. So a quarter is enough if the set is clear at all, and the measurement gets the rest."""
 
 
 @public
 @declared()
 class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
-    """Find the k largest answers and estimate them: `measured_top_k` as a value to use again.
+    """Find the k largest answers and estimate them: `measured_top_k` as a reusable value.
 
     Parameters
     ----------
@@ -102,13 +102,13 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
     sensitivity: Exact = parameter(positive_rational, default=1)
     method: str = parameter(partial(one_of, words=METHODS), default="best")
     looks: bool = derived(lambda self: self.method == "best" and self.k > 1)
-    """Whether a look decides on the route, if there are more answers than winners."""
+    """Whether a look chooses the route, if there are more answers than winners."""
     split: ExactOrNone = parameter(
         or_none(share),
         default=None,
         then=lambda self: self.split or (None if self.looks else _SPLITS.get(self.method, _HALF)),
     )
-    """The share of ε that selects; None where a look decides on it."""
+    """The share of ε that selects; None if a look decides it."""
     grid: ExactOrNone = parameter(read_grid, default=None)
     route: RankedRoute | JointRoute | PaperRoute = derived(
         lambda self: _ROUTES.get(self.method, RankedRoute).of(
@@ -131,7 +131,7 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
         return (self.route,) if self.looking is None else (self.route, *self.looking.routes)
 
     def expectation(self) -> Expectation:
-        """Which errors to expect. After a look: of a clear set, and the largest of any route."""
+        """The expected errors. After a look: of a clear set, and the largest of any route."""
         if self.looking is None:
             return self.route.expectation()
         return self.looking.expectation((1, 0, -1))
@@ -157,7 +157,7 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
 @public
 @declared()
 class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
-    """Find answers above a threshold and estimate them: `measured_above` as a value to use again.
+    """Find answers above a threshold and estimate them: `measured_above` as a reusable value.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
         return stream
 
     def estimates(self, gaps: Floats, values: Floats, chosen: Above) -> EstimatedWinners:
-        """The paper's method takes each gap with its measurement by inverse variance."""
+        """The paper's method combines each gap with its measurement, by inverse variance."""
         selection, measurement, branches = self.selection, self.measurement, chosen.branches
         if not isinstance(measurement, Laplace):
             found = best.estimates_after_above(
@@ -232,11 +232,11 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
         )
 
     def spent(self, chosen: Above, found: int) -> Fraction:
-        """Measuring nothing costs nothing."""
+        """The ε that was spent: if nothing was found, nothing is spent on measuring."""
         return self.selection.spent(chosen.used) + (self.measurement.epsilon if found else 0)
 
     def expectation(self) -> Expectation:
-        """Which errors to expect of k answers, which cheap branches find if they are clear."""
+        """The expected errors of k answers; if they are clear, cheap branches find them."""
         selection, measurement, count = self.selection, self.measurement, self.k
         gap, dearest = paper.gap_variances(selection)[[0, -1]].tolist()
         alone, half = measurement.variance(count), measurement.half_width(count, 0.95)
@@ -265,15 +265,15 @@ class Facts(TypedDict, total=False):
     """Claims about the answers, and how ε is shared.
 
     monotonic
-        Whether one person can only move all answers the same way, as adding a person to counts
-        can only raise them. It halves the noise; to say so where it is not true voids the promise.
+        Whether one person moves all answers in the same direction: one more person can only raise
+        counts. This halves the noise. If it is not true, the result is not private.
     sensitivity
         The most that one person can move any one answer.
     split
         The share of ε for selecting. Without it the method chooses.
     grid
-        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
-        without it they must be whole.
+        A power of two, such as 0.25: answers may be real numbers, and are rounded to multiples of
+        it. Without a grid, answers must be whole numbers.
     """
 
     monotonic: Annotated[bool, Keyword(default=False)]
@@ -283,10 +283,10 @@ class Facts(TypedDict, total=False):
 
 
 class Paying(TypedDict, total=False):
-    """Who pays.
+    """The account that pays.
 
     account
-        What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
+        The account that is charged, such as `dpgap.Ledger(url).account("sales")`.
     """
 
     account: Annotated[Account | None, Keyword()]
@@ -312,9 +312,9 @@ class TopKOptions(MeasuringOptions, total=False):
         All of these measure the winners together, with intervals that hold after selection. Or
         "paper": Laplace noise, gaps, and the estimators of the paper.
     split
-        The share of ε for selecting. Unless said it is the method's own: a quarter for a set, half
-        for a ranking, and the best method decides it after its look. If said, that holds on every
-        route. The rest measures, but for what a look takes (at most 0.08).
+        The share of ε for selecting, on every route. By default a set takes a quarter, a ranking
+        takes half, and the best method decides it after its look. The rest of ε measures, except
+        the share of a look (at most 0.08).
     """
 
 
@@ -322,16 +322,16 @@ class AboveOptions(MeasuringOptions, total=False):
     """Options of `measured_above`.
 
     adaptive
-        Whether to charge less for answers far above the threshold, and so find more of them.
+        Whether answers far above the threshold cost less, so that more of them are found.
     branches
-        How many branches an adaptive run has. A *branch* is one way to be above, with its own
-        noise and its own price. Cheap branches have much noise, so only answers far above clear
-        them. For adaptive runs only: 3 for the best method, 2 for the paper's, unless said.
+        How many branches an adaptive run has. A *branch* is a test for "above", with its own noise
+        and its own price. Cheap branches have much noise, so only answers far above pass them. Only
+        for adaptive runs. The default is 3 for the best method, and 2 for the paper's.
     method
         "best", the default: exponential noise, all winners measured together, intervals that hold
         after selection. Or "paper": Laplace noise and the estimators of the paper.
     split
-        The share of ε for selecting, half unless said; the rest measures.
+        The share of ε for selecting; the default is half. The rest measures.
     """
 
     adaptive: Annotated[bool, Keyword(default=False)]
@@ -344,7 +344,7 @@ class AboveOptions(MeasuringOptions, total=False):
 def measured_top_k(
     answers: ArrayLike | PrivateCounts, k: int, epsilon: Rational, **options: Unpack[TopKOptions]
 ) -> Measured:
-    """The k largest answers with estimates and error bars, for ε in all.
+    """The k largest answers with estimates and error bars; all together costs ε.
 
     Parameters
     ----------
@@ -353,7 +353,7 @@ def measured_top_k(
     k
         How many answers to find.
     epsilon
-        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+        The privacy budget ε of the whole release: a number, or text such as "0.7" or "2/3".
     {options}
 
     >>> import dpgap
@@ -375,18 +375,18 @@ def measured_above(
     epsilon: Rational,
     **options: Unpack[AboveOptions],
 ) -> Measured:
-    """The answers above a threshold with estimates and error bars, for ε in all.
+    """The answers above a threshold with estimates and error bars; all together costs ε.
 
     Parameters
     ----------
     answers
         The private answers: an array or a Series, or counts that `dpgap.counts` made.
     threshold
-        What answers are compared with.
+        The number with which answers are compared.
     k
-        How many times "above" can be paid for.
+        For how many answers "above" ε pays at the full price.
     epsilon
-        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+        The privacy budget ε of the whole release: a number, or text such as "0.7" or "2/3".
     {options}
 
     >>> import dpgap

@@ -1,12 +1,12 @@
 """The best method: exponential selection, hull or cube measurement, estimates given selection.
 
-Compare it with Laplace measurements whose gaps are ignored, at the same ε, for k = 10 counts. Its
-squared error is about an eighth of theirs; that of the paper's method is about a half. Most of the
-gain comes from measuring all winners together. Leads add about a tenth where winners are clear,
-and nothing where they are hard to tell from losers (`dpgap.estimates.after_selection`).
+The baseline is Laplace measurements that ignore gaps, at the same ε, for k = 10 counts. The squared
+error of this method is about an eighth of the baseline's; that of the paper's method is about a
+half. Most of the gain comes from measuring all winners together. Leads add about a tenth if winners
+are clear, and nothing if they are close to losers (`dpgap.estimates.after_selection`).
 
-Intervals are those of the measurement alone. Its noise is drawn after the selection and
-independently of it. So they hold for the very answers that were selected, clear winners or not.
+Intervals use only the measurement. Its noise is drawn after the selection and independently of it.
+So intervals hold for the answers that were selected, clear winners or not.
 """
 
 import math
@@ -28,16 +28,16 @@ def estimates_after_top_k(
 ) -> Estimates:
     """Estimates from measurements and released gaps; one row for every run."""
     k, grid = selection.k, Grid(selection.grid).width
-    if k == 1:  # one lead over an unknown line says nothing
+    if k == 1:  # one lead over an unknown line has no information
         return Estimates(measurements, np.full_like(measurements, measurement.variance(1)))
     scales = _scales(float(selection.in_steps().law.scale) * grid, grid)
     own, shared = _parts(measurement, k)
-    if gaps.shape[1] < k:  # with no loser nobody was selected, and least squares is right
+    if gaps.shape[1] < k:  # without a loser there was no selection, and least squares is right
         # Leads are floored.
         selecting = (selection.in_steps().law.floor_variance + 1 / 12) * grid**2
         ratio = selecting / own**2
         gaps = gaps.copy()
-        gaps[:, -1] += grid / 2  # floored leads over the last winner, whose own is exact
+        gaps[:, -1] += grid / 2  # floored leads over the last winner, whose noisy answer is exact
         variance = measurement.variance(k)
         alone, part = variance * (1 - measurement.law(k).correlation), ratio / (1 + ratio)
         contrast = alone - alone * part**2 - selecting * (1 - part) ** 2
@@ -56,8 +56,8 @@ def estimates_after_above(
 ) -> Estimates:
     """Estimates from measurements and released gaps; one row for every run, equally many in each.
 
-    A lead is what a gap has over its branch's margin. Floors lose about half a step, of the
-    answer's noise and of the threshold's alike.
+    A lead is a gap minus its branch's margin. Floors take about half a step from the answer's
+    noise, and as much from the threshold's.
     """
     grid, program = Grid(selection.grid).width, selection.in_steps()
     of_ways = [
@@ -80,7 +80,7 @@ def estimates_after_above(
 
 @remembered  # mechanisms are public
 def _parts(measurement: Joint, count: int) -> tuple[float, float]:
-    """The deviations of a measurement's own error and of what all of them share."""
+    """The deviations of a measurement's own error, and of the error that all of them share."""
     variance, law = measurement.variance(count), measurement.law_in_steps(count)
     shared = variance * law.correlation
     rounding = Grid(measurement.grid).width ** 2 / 12  # keeps both above zero
@@ -88,5 +88,5 @@ def _parts(measurement: Joint, count: int) -> tuple[float, float]:
 
 
 def _scales(scale: Floats | float, grid: float) -> Floats:
-    """Noise much finer than the grid is known no better than the grid."""
+    """The scales of leads; noise much finer than the grid gets a scale of the grid's size."""
     return np.maximum(scale, grid / 2)

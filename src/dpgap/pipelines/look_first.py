@@ -1,7 +1,7 @@
-"""The best method for several winners: look, let the rule decide, take that route.
+"""The best method for several winners: look, let the rule choose a route, take this route.
 
-All of it is one release that costs ε: what the look takes, what selects and what measures add up to
-it exactly on every route. The look is released too.
+All of it is one release that costs ε: on every route, the parts for the look, the selection and the
+measurement add up to exactly ε. The look is released too.
 """
 
 import math
@@ -22,22 +22,21 @@ from dpgap.mechanisms.mechanism import Claims
 from dpgap.pipelines.routes import Expectation, JointRoute, RankedRoute
 
 # --------------------------------------------------------------------------------------------------
-# What a look foretells: how many winners will be right if they are chosen as a set, or ranked.
+# The forecast of a look: how many winners will be right if they are chosen as a set, or ranked.
 #
 # A *look* is a noisy measurement of a few order statistics, such as the 1st, 5th, 10th and 50th
-# largest count. A curve through it stands for all counts: log(1 + count) is straight in log(rank)
-# between the ranks looked at, and after the last one it goes on as before, down to 0. Counts are in
-# units of the sensitivity.
+# largest count. A curve through these points replaces all counts: log(1 + count) is linear in
+# log(rank) between the ranks of the look. After the last rank the last line goes on, down to 0.
+# Counts are in units of the sensitivity.
 #
-# - As a set: sets other than the top set are in classes by the first rank that they leave out and
-#   the lowest that they take (`dpgap.mechanisms.joint`). A class wins about in proportion to
-#   its size times e^(half-margin / scale), and it has a known share of the right members.
-# - Ranked: noise lifts a count x over a line z with chance e^(−(z − x)/b), at most 1. The line is
-#   where k are lifted over it; the chances of the top k are their chances to be found.
+# - As a set: all other sets are in classes, by the first rank that they leave out and the lowest
+#   rank that they take (`dpgap.mechanisms.joint`). The chance of a class is about proportional to
+#   its size times e^(half-margin / scale). A known share of its members is right.
+# - Ranked: with noise, a count x is above a line z with chance e^(−(z − x)/b), at most 1. The line
+#   is the z for which these chances add up to k. Those of the top k are their chances to be found.
 #
-# Both come within a few hundredths of what happens. Ranks are taken in cells, so that the cost
-# hardly grows with k or n. Nothing here is private or random: all of it is computed from released
-# numbers.
+# Both forecasts are right to a few hundredths. Ranks are grouped in cells, so the cost hardly grows
+# with k or n. Nothing here is private or random: all of it is computed from released numbers.
 
 
 _TOP_CELLS = 32
@@ -46,25 +45,25 @@ _LARGEST = 700.0
 
 
 class Forecast:
-    """Precisions to expect of the top k of n answers, from looks at some `ranks`; k is below n."""
+    """The expected precision of the top k of n answers, from looks at some `ranks`; k < n."""
 
     def __init__(self, k: int, n: int, ranks: tuple[int, ...]) -> None:
-        # Ranks up to k in cells, finest at both ends, and how many ranks each stands for.
+        # Ranks up to k in cells, finest at both ends, and how many ranks each cell has.
         ends = np.geomspace(1, k, _TOP_CELLS // 2).round().astype(np.int64)
         top = np.arange(1, k + 1) if k <= _TOP_CELLS else np.unique([*ends, *(k + 1 - ends)])
         borders = np.append((top[1:] + top[:-1]) // 2, k)
         top_sizes = np.diff(borders, prepend=0).astype(np.float64)
-        # The first and the last ranks of cells from k + 1 to n, the wider the farther.
+        # The first and the last ranks of cells from k + 1 to n; farther cells are wider.
         steps = np.geomspace(1, n - k, min(_LOW_CELLS, n - k)).round().astype(np.int64)
         high = k + np.unique(np.append(steps, n - k))
         low = np.append(k + 1, high[:-1] + 1)
-        # How many sets leave out a rank first and have their lowest in a cell, as logarithms.
+        # The logarithm of the number of sets with this first rank left out and this lowest cell.
         kept = (top - 1)[:, None]
         upto = _log_choose(high - kept - 1, k - kept)
         before = _log_choose(low - kept - 2, k - kept)
         inside = upto + np.log1p(-np.exp(np.minimum(before - upto, -1e-12)))
         log_sizes = inside + np.log(top_sizes)[:, None]
-        # Which share of a set's members is right: those kept, and of those in between a part.
+        # The share of a set's members that is right: the ranks kept, and a part of those between.
         between = (low + high) / 2 - kept - 2
         by_chance = (k - kept - 1) ** 2 / np.maximum(between, 1.0)
         right = np.minimum((kept + np.where(between > 0, by_chance, 0.0)) / k, (k - 1) / k)
@@ -80,16 +79,16 @@ class Forecast:
         self._above = np.concatenate([[0.0], np.cumsum(self._counts)])
 
     def counts_at(self, looks: Floats, ranks: tuple[int, ...]) -> Floats:
-        """The curve through each row of looks at other ranks."""
+        """The values at other ranks of the curve through each row of looks."""
         return _counts(looks, _weights(np.array(ranks, dtype=np.float64), self._ranks))
 
     @without_float_errors
     def precisions(
         self, looks: Floats, set_rates: Floats, rank_rate: float
     ) -> tuple[Floats, Floats]:
-        """For each row of looks: as a set at each of the rates, and ranked at the other.
+        """For each row of looks, the precision as a set at each of the rates, and ranked.
 
-        A rate is one over the scale of the noise, in units of the sensitivity.
+        A rate is 1/scale of the noise, in units of the sensitivity.
         """
         at = _counts(looks, self._weights)
         # Counts of the top cells and then the low cells, and the lead of rank k.
@@ -99,7 +98,7 @@ class Forecast:
         return self._as_set(counts, lead, set_rates), self._as_ranked(counts, rank_rate)
 
     def _as_set(self, counts: Floats, lead: Floats, rates: Floats) -> Floats:
-        """Weights are relative to the largest; in logarithms, as a class may have e^1000 sets."""
+        """The precision as a set. Weights are logarithms: a class may have e^1000 sets."""
         top, low = counts[:, : self._cells, None], counts[:, None, self._cells :]
         margins = (0.5 * (low - top)).reshape(1, len(counts), -1)
         rates = rates[:, None]
@@ -114,9 +113,10 @@ class Forecast:
         return found
 
     def _as_ranked(self, counts: Floats, rate: float) -> Floats:
-        """Between two cells the sum of chances is a number plus e^(−line) times another.
+        """The precision as a ranking.
 
-        Heights are those over the k-th. The line is above none that is out of a float's reach.
+        Between two cells, the sum of chances is a number plus e^(−line) times another number.
+        Heights are counts minus the k-th count, limited to what floats can hold.
         """
         last = self._cells - 1
         heights = (counts - counts[:, last : last + 1]) * rate
@@ -131,7 +131,7 @@ class Forecast:
 
 
 forecast = lru_cache(maxsize=64)(Forecast)
-"""The forecast for these public numbers; the last ones are remembered."""
+"""The forecast for these public numbers; the latest are cached."""
 
 
 @without_float_errors
@@ -147,7 +147,7 @@ def _counts(looks: Floats, weights: Floats) -> Floats:
 
 
 def _weights(places: Floats, ranks: Floats) -> Floats:
-    """What each look counts for at each place: a straight line in log(rank), also after the last.
+    """The weight of each look at each rank: linear in log(rank), also after the last rank.
 
     Before the first rank looked at the curve is flat.
     """
@@ -163,43 +163,43 @@ def _weights(places: Floats, ranks: Floats) -> Floats:
 
 
 # --------------------------------------------------------------------------------------------------
-# Look before you leap: a small part of ε measures a few order statistics, which then decide.
+# The look and the rule: a small part of ε measures a few order statistics, which choose a route.
 #
-# Choosing the winners as one set leaves far more of ε for measuring than ranking them, wherever the
-# set stands out; where it does not, luck chooses. So the best method first looks at a few ranks:
-# the j-th largest answer moves by at most the sensitivity, and with the same sign as all the
-# others, so that a few of them are measured together for little. The *rule* then decides by that
-# released look alone, which route to take and how much of ε selects. It is public, and its
+# If the top set is clear, choosing it as one set leaves far more of ε for measuring than a ranking.
+# If it is not clear, the choice of a set is mostly luck. So the best method first looks at a few
+# ranks. The j-th largest answer moves by at most the sensitivity, and all of them move in the same
+# direction. So a few of them are measured together at little cost. Then the *rule* chooses the
+# route, and the share of ε that selects, only from this released look. The rule is public, and its
 # constants were fixed on public data; nothing private decides.
 #
-# A look is noisy, so the rule asks what follows from two dozen places around it, spread by the law
-# of the look's own noise:
+# A look is noisy. So the rule makes forecasts for two dozen points around it, spread by the law of
+# the look's noise:
 #
-# - From ten winners on: a set, if what it gains is at least 3.75 times what it loses.
-# - For fewer: a set, if it is right nearly everywhere.
+# - For ten or more winners: a set, if its gain is at least 3.75 times its loss.
+# - For fewer winners: a set, if it is right at nearly all points.
 #
-# Of the shares of ε that could choose a set it takes the smallest that is as good as the best.
+# Of the shares of ε that could choose a set, it takes the smallest that is as good as the best.
 
 
 _PLACES = 16
 _CAUTION = 0.9
-"""A set is forecast as if it had this part of its share: the forecast is a little too good."""
+"""A set is forecast as if it had only this part of its share, to correct a small optimism."""
 _AS_GOOD = 0.004
 _CERTAINLY = 6.0
 _AT_ONCE = 1 << 11
 
 
 class Terms(NamedTuple):
-    """How to look and to decide, for some numbers of winners: shares of ε, and when to rank."""
+    """The constants of the look and the rule, for some numbers of winners."""
 
     look: Fraction
     parts_of_k: tuple[Fraction, ...]
-    """The ranks to look at, as multiples of k; the first rank is 0."""
+    """The ranks of the look, as multiples of k; 0 stands for the first rank."""
     set_shares: tuple[Fraction, ...]
     """Shares of ε that may choose a set, smallest first."""
     rank_share: Fraction
     worth: float | None
-    """How many times its loss a set's gain must be; None where it must be nearly certain."""
+    """A set's gain must be this many times its loss; None if it must be nearly certain."""
 
 
 def _fractions(*texts: str) -> tuple[Fraction, ...]:
@@ -222,27 +222,27 @@ _FEW = Terms(
     worth=None,
 )
 _MANY = _SOME._replace(look=Fraction("0.08"), set_shares=(*_SHARES, *_fractions("0.5", "0.53")))
-"""The more winners there are, the less error costs a longer look."""
+"""With more winners, a longer look costs less error."""
 _NEARLY_CERTAIN = 0.99
 
 
 def terms_for(k: int) -> Terms:
-    """How to look for k winners; k is at least 2."""
+    """The constants for k winners; k is at least 2."""
     return _MANY if k >= 20 else _SOME if k >= 10 else _FEW
 
 
 def ranks_for(k: int, n: int) -> tuple[int, ...]:
-    """The ranks to look at, from 1, of n answers."""
+    """The ranks of the look, counted from 1, for n answers."""
     parts = terms_for(k).parts_of_k
     return tuple(sorted({min(max(math.floor(part * k + Fraction(1, 2)), 1), n) for part in parts}))
 
 
 @lru_cache(maxsize=64)
 def places_around(law: ShellNoise, count: int) -> Floats:
-    """Noise of a look, spread evenly over its law: always the same rows, one value for each rank.
+    """Values of a look's noise, spread evenly over its law: fixed rows, one value for each rank.
 
-    Sizes are quantiles of the gamma law that the largest coordinate has; the others follow a
-    sequence that fills the cube evenly. Which one is the largest goes round.
+    Sizes are quantiles of the gamma law of the largest coordinate. The other coordinates follow a
+    sequence that fills the cube evenly. Each coordinate is the largest in turn.
     """
     parts, powers = (np.arange(count) + 0.5) / count, np.arange(law.dimension)[:, None]
     logs = np.cumsum(np.log(np.maximum(powers, 1)), axis=0)  # of factorials
@@ -274,15 +274,15 @@ def _evenly(count: int, dimension: int) -> Floats:
 
 
 class Rule:
-    """Which share of ε chooses a set, or none: decided by a look at some ranks of n answers."""
+    """Chooses a share of ε for a set, or a ranking, from a look at some ranks of n answers."""
 
     def __init__(self, looking: "LookFirst", n: int) -> None:
         selection, look = looking.routes[0].selection, looking.measurement
         self.ranks = ranks_for(selection.k, n)
-        # How much of an answer ε protects with noise of scale 1: the sensitivity over ε.
+        # The scale of noise that costs ε: sensitivity/ε.
         self.unit = float((1 if selection.monotonic else 2) * look.sensitivity / looking.epsilon)
         self._k, self._worth = selection.k, looking.terms.worth
-        # What a look may be off by, spread evenly; and how far below 0 an answer surely is.
+        # Errors of a look, spread evenly; and how far below 0 an answer surely is.
         self.places = places_around(look.law(len(self.ranks)), _PLACES)
         self._certain = _CERTAINLY * float(self.places.std())
         self._set_rates = _CAUTION * np.array([*map(float, looking.terms.set_shares)])
@@ -290,7 +290,7 @@ class Rule:
         self._forecast = forecast(selection.k, n, self.ranks)
 
     def decide(self, looks: Floats) -> Integers:
-        """For every row of looks: 0 to rank, else the number of the share of ε for a set, from 1.
+        """For every row of looks: 0 for a ranking, or the number (from 1) of the share for a set.
 
         A look has a measured value for each rank.
         """
@@ -298,9 +298,9 @@ class Rule:
         if len(looks) > rows:
             parts = [self.decide(looks[at : at + rows]) for at in range(0, len(looks), rows)]
             return np.concatenate(parts)
-        # What to expect at each place around each look: of a set for each share, and ranked.
+        # The forecast at each point around each look: as a set for each share, and ranked.
         lowest = looks.min(axis=1, keepdims=True)
-        # Counts end at 0. Answers that are certainly below it end, as far as is known, here.
+        # Counts end at 0; answers that are certainly below 0 end at a lower bound from the look.
         end = np.where(lowest < -self._certain, lowest, 0.0)
         around = ((looks - end)[:, None, :] - self.places) / self.unit
         as_set, as_ranked = self._forecast.precisions(
@@ -325,17 +325,17 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LookFirst:
-    """Look with a small part of ε, then take one of the routes; at least 2 winners."""
+    """Look with a small part of ε, then take one of the routes; for at least 2 winners."""
 
     epsilon: Fraction
     measurement: Joint
     routes: tuple[RankedRoute | JointRoute, ...]
-    """Ranked first, then sets by the share of ε that chooses them."""
+    """The routes: first ranked, then sets, in the order of their shares of ε."""
     terms: Terms
 
     @classmethod
     def of(cls, own: Claims, split: Fraction | None) -> "LookFirst":
-        """How the best method does it. A `split` is the share that selects on whichever route."""
+        """The best method with these claims. A `split` is the share that selects on every route."""
         epsilon, terms = own.epsilon, terms_for(own.k)
         if split is not None:
             if split + terms.look >= 1:
@@ -348,14 +348,14 @@ class LookFirst:
         for share in (terms.rank_share, *terms.set_shares):
             taken = JointRoute if routes else RankedRoute
             routes.append(taken.of(own, share * epsilon, (1 - terms.look - share) * epsilon))
-        # It looks on the answers' own grid: a look need not be fine.
+        # The look uses the grid of the answers: it needs no finer grid.
         grid, kind = Grid(own.grid), CountHull if own.monotonic else Cube
         whole: dict[str, Any] = {"monotonic": True} if own.monotonic else {}
         whole |= {"sensitivity": grid.up(own.sensitivity) * grid.step, "grid": own.grid}
         return cls(epsilon, kind(terms.look * epsilon, **whole), tuple(routes), terms)
 
     def expectation(self, numbers: Sequence[int]) -> Expectation:
-        """Which errors to expect: of the first of these routes, and the largest of any of them."""
+        """The expected errors: of the first of these routes, and the largest of any of them."""
         routes = [self.routes[number] for number in numbers]
         most = min(routes, key=lambda route: route.measurement.epsilon).expectation()
         first = routes[0].expectation()
@@ -363,5 +363,5 @@ class LookFirst:
 
     @lru_cache(maxsize=64)  # noqa: B019 - parameters, and how many answers there are, are public
     def rule(self, n: int) -> Rule:
-        """What decides among n answers, more than there are winners."""
+        """The rule for n answers; n is more than the number of winners."""
         return Rule(self, n)

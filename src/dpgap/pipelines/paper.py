@@ -1,8 +1,8 @@
-"""The paper's method: Laplace noise throughout, and gaps combined by their variances.
+"""The paper's method: only Laplace noise, and gaps combined by their variances.
 
-After a Top-K the best linear unbiased estimates (Theorem 3), after a Sparse Vector each gap with
-its measurement by inverse variance (Section 6.2). Both ignore that the noise also decided who was
-selected. So they are off where winners are hard to tell from losers.
+After a Top-K it computes the best linear unbiased estimates (Theorem 3). After a Sparse Vector it
+combines each gap with its measurement by inverse variance (Section 6.2). Both ignore that the noise
+also decided who was selected. So they are biased if winners are close to losers.
 """
 
 from typing import NamedTuple, Self
@@ -27,22 +27,22 @@ class EstimatedWinners(NamedTuple):
     centres: str
     errors: tuple[MeasurementError | LaplaceSum | HistogramError, ...]
     measured_by: MeasurementError | None = None
-    """The error of measurements, where `errors` are about something else."""
+    """The error of measurements, if `errors` are about something else."""
 
     @classmethod
     def given(cls, found: Estimates, error: MeasurementError) -> Self:
-        """Estimates given the selection; intervals are the measurement's, which it leaves alone."""
+        """Estimates given the selection; intervals use the measurement, which is independent."""
         return cls(found.means[0], found.variances[0], "measurements", (error,))
 
 
 def estimates_after_top_k(
     selection: NoisyTopK, measurement: Laplace, measurements: Floats, gaps: Floats
 ) -> Estimates:
-    """Estimates and their variances; of many runs, every row is one."""
+    """Estimates and their variances; with many runs, each row is one run."""
     k, ratio = selection.k, variance_ratio(selection, measurement)
     if gaps.shape[-1] == k - 1 and k > 1:
         gaps = gaps.copy()
-        gaps[..., -1] += Grid(selection.grid).width / 2  # floored leads meet one that is exact
+        gaps[..., -1] += Grid(selection.grid).width / 2  # floored leads, and an exact one
     variance = blue_variance(k, measurement.variance(k), ratio)
     return Estimates(blue(measurements, gaps, ratio), np.full(measurements.shape, variance))
 
@@ -54,7 +54,7 @@ def variance_ratio(selection: NoisyTopK, measurement: Laplace) -> float:
 
 
 def top_k_error(selection: NoisyTopK, measurement: Laplace) -> MeasurementError | LaplaceSum:
-    """The BLUE is off by these multiples of independent draws, and of half steps."""
+    """The error of the BLUE: these multiples of independent draws, and of half steps."""
     if selection.k == 1:
         return measurement.error(1)
     k, ratio = selection.k, variance_ratio(selection, measurement)
@@ -82,7 +82,7 @@ def gap_variances(selection: SparseVector) -> Floats:
 def above_errors(
     selection: SparseVector, measurement: Laplace, branches: Integers
 ) -> tuple[LaplaceSum, ...]:
-    """Each estimate is off by a mean of its measurement's noise and its gap's."""
+    """The error of each estimate: a weighted mean of its measurement's noise and its gap's."""
     program, variances = selection.in_steps(), gap_variances(selection)
     measuring = float(measurement.law_in_steps(branches.size).scale)
     measured = measurement.variance(branches.size)

@@ -1,14 +1,14 @@
-"""What to expect before anything is spent: the error of each method, or the ε for a wanted error.
+"""Plans, before anything is spent: the error of each method, or the ε for a wanted error.
 
 Errors depend on k, ε, the sensitivity and the noise, never on the data, with one exception: gaps
-help a ranking where winners are clear, and do not where they are not. So there are two errors, for
-clear winners (least squares; in practice a few per cent better) and for a close race (the
-measurement alone; never worse). The best method chooses its winners as a set where they are clear,
-and ranks them where they are not. The paper's method has no floor: in a close race its error may
-exceed that of ignoring gaps, so none is given.
+improve a ranking only if winners are clear. So there are two errors: for clear winners (least
+squares; in practice a few per cent better) and for a *close race* (only the measurement; never
+worse). The best method chooses its winners as a set if they are clear, and ranks them if they are
+not. The paper's method has no bound: in a close race its error may be larger than without gaps, so
+none is given.
 
-Whether winners are clear is for the data to say. Whoever has an idea of how large they will be can
-state it, and is told how many winners would be right.
+Only the data decide whether winners are clear. A user who expects certain sizes can state them, and
+learns how many winners would be right.
 """
 
 from bisect import bisect_left
@@ -33,24 +33,24 @@ from dpgap.question import ABOVE_METHODS, HISTOGRAM, METHODS, one_of, require_op
 from dpgap.releases.release import Table
 
 # --------------------------------------------------------------------------------------------------
-# What would happen to counts of a stated size: how many winners would be right.
+# The forecast for counts of stated sizes: how many winners would be right.
 #
-# The sizes are public: what people expect, or an older release. The rule and its forecast are those
-# of a release, asked about a look that shows exactly what was stated.
+# The sizes are public: expectations, or an older release. The rule and its forecast are those of a
+# release; here the look shows exactly the stated sizes.
 
 
 Sizes = Sequence[float] | Mapping[int, float]
 """The largest answers in order, or answers by rank, from 1."""
 
 _NUMBERS = 900 * 40
-"""How many ε are compared with a wanted error: those of three digits from 10^-9 to 10^31."""
+"""The number of ε to choose from: those of three digits from 10^-9 to 10^31."""
 
 
 def foreseen(pipeline: MeasuredTopK, counts: Sizes, items: int | None) -> tuple[Expectation, float]:
-    """The errors to expect of answers of this size, and the share of right winners.
+    """The expected errors for answers of this size, and the share of right winners.
 
-    Noise may lead a look to other routes: the error in a close race is the largest of all these.
-    Not for the paper's method, which is not forecast.
+    With its noise, a look may choose other routes: the error in a close race is the largest of
+    theirs. There is no forecast for the paper's method.
     """
     n = positive_integer("items", items)
     if n <= pipeline.k:
@@ -72,7 +72,7 @@ def foreseen(pipeline: MeasuredTopK, counts: Sizes, items: int | None) -> tuple[
 
 
 def _by_rank(counts: Sizes, n: int) -> tuple[tuple[int, ...], Floats]:
-    """Ranks and sizes, checked."""
+    """Check the sizes, and return ranks and sizes."""
     if isinstance(counts, str) or not hasattr(counts, "__len__"):
         raise TypeError("counts must be a sequence of numbers, or numbers by rank")
     given = counts if isinstance(counts, Mapping) else dict(enumerate(counts, start=1))
@@ -97,12 +97,12 @@ def _least(expected: Callable[[Fraction], "Expected"], error: Fraction) -> Fract
 
     at = bisect_left(range(_NUMBERS), True, key=is_enough)
     if at == 0:
-        raise ValueError("error must be smaller: even ε = 10^-9 has no more than this one")
+        raise ValueError("error must be smaller: ε = 10^-9 already has a smaller error")
     return _three_digits(at)
 
 
 def _three_digits(at: int) -> Fraction:
-    """The number at this place among those of three digits: 10^-9 is first, 10^-8 the 901st."""
+    """The number at this index among those of three digits: 10^-9 is first, 10^-8 the 901st."""
     power, place = divmod(at, 900)
     return (100 + place) * Fraction(10) ** (power - 11)
 
@@ -116,7 +116,7 @@ BASELINE = "baseline"
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The errors to expect of one method with this ε.
+    """The expected errors of one method with this ε.
 
     `error` is the root of the mean squared error of each estimate where winners are clear, and
     `close_error` where they are hard to tell from losers: None where it may be anything. The
@@ -142,14 +142,14 @@ IN_PYTHON = " (for counts of a table state monotonic=True)"
 @public
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan(Table):
-    """One row a method, best first; prints well, and `to_frame()` makes it a data frame.
+    """One row for each method, the best first; `to_frame()` returns a data frame.
 
     Parameters
     ----------
     rows
-        What to expect of each method.
+        The expected errors of each method.
     k, split, monotonic, select
-        What was asked of `dpgap.plan`.
+        The arguments of `dpgap.plan`.
     max_items
         The most items that a unit counts for, if that is bounded.
 
@@ -176,12 +176,12 @@ class Plan(Table):
 
     @property
     def error(self) -> float:
-        """The error to expect of the first row."""
+        """The expected error of the first row."""
         return self.rows[0].error
 
     @property
     def guarantee(self) -> str:
-        """What the rows are about, in plain words."""
+        """What the rows mean, in plain words."""
         same = "counts that all move in the same direction"
         kind = same if self.monotonic else f"answers of any kind{IN_PYTHON}"
         split = "" if self.split is None else f", {readable(self.split)} of ε for selecting"
@@ -194,9 +194,9 @@ class Plan(Table):
             )
         return (
             f"For k = {self.k}, {kind}{split} ({self.select}). Errors are standard errors of each "
-            "estimate: where winners are clear, and in a close race. 95% ± is the widest that an "
-            "interval gets in either case. If no error is shown for a close race, it is for clear "
-            f"winners only.{told} Nothing has been spent."
+            "estimate: if winners are clear, and in a close race. 95% ± is the widest interval in "
+            "both cases. If no error is shown for a close race, 95% ± is for clear winners "
+            f"only.{told} Nothing has been spent."
         )
 
     def columns(self) -> dict[str, Sequence[Any]]:
@@ -229,10 +229,10 @@ def plan(
     max_items: int | None = None,
     **facts: Unpack[Facts],
 ) -> Plan:
-    """The error to expect for this `epsilon`, or the ε that a wanted `error` takes.
+    """The expected error for this `epsilon`, or the ε that a wanted `error` needs.
 
-    Give one of the two. Nothing is spent. After an adaptive run the error grows with how many
-    answers it finds; this is for k of them.
+    Give one of the two. Nothing is spent. If an adaptive run finds more answers, their error is
+    larger; the plan is for k answers.
 
     Parameters
     ----------
@@ -241,22 +241,22 @@ def plan(
     epsilon
         The privacy budget ε for selecting and measuring together.
     error
-        Instead: the standard error wanted of each estimate, where winners are clear.
+        Instead of `epsilon`: the wanted standard error of each estimate, if winners are clear.
     method
         A method of `dpgap.measured_top_k` or `dpgap.measured_above`, or "baseline" (Laplace
-        measurement with half of ε, gaps ignored); all of them unless said.
+        measurement with half of ε, gaps ignored). The default is all of them.
     select
         The question: "top-k" or "above".
     adaptive
         Whether items far above the threshold cost less; for "above" only.
     counts
-        How large the answers may be, from public knowledge or an older release, never from the
-        private data: the largest in order, or some by rank, such as {1: 9000, 10: 2000, 100: 300}.
-        For "top-k" only.
+        The expected sizes of answers: the largest in order, or some by rank, such as {1: 9000, 10:
+        2000, 100: 300}. Take them from public knowledge or an older release, never from the private
+        data. For "top-k" only.
     items
         With `counts`: how many answers there are in all.
     max_items
-        The most items that a unit counts for, if that is bounded: then there is one more method,
+        The most items that a unit counts for, if this is bounded. Then there is one more method,
         "histogram".
     {options}
 
@@ -302,7 +302,7 @@ def plan(
             )
             found = made.expectation()
             if name == "best" and reach is not None and split is None:
-                read_off = expected(HISTOGRAM, whole)  # as a release chooses, whatever the counts
+                read_off = expected(HISTOGRAM, whole)  # a release chooses in the same way
                 if read_off.error <= ((not top and found.close_error) or found.error):
                     return replace(read_off, method=name)
             if name == BASELINE:  # gaps are ignored

@@ -1,14 +1,15 @@
-"""The routes to a measured top k: ways to release it, of which the best method takes one.
+"""The routes to a measured top k; the best method takes one of them.
 
-A *route* is a value that knows which error to expect and how to release. Most routes select with
-one part of ε and measure with another (`TwoSteps`); so does `MeasuredAbove`, which has one route
-only. These are for every table; those for units with a bounded reach stand at the end of the file:
+A *route* is a value that can state the expected error and make a release. Most routes select with
+one part of ε and measure with another (`TwoSteps`); `MeasuredAbove` does the same, and has only one
+route. These routes are for every table; routes for units with a bounded reach are at the end of the
+file:
 
-- `JointRoute`: the winners are chosen as one set. Its noise does not grow with k, so that little of
-  ε selects. A set has no order and no gaps; estimates are the measurements, largest first.
-- `RankedRoute`: the winners are ranked by exponential noise, each with its gap to the next, and
-  estimates use the gaps too.
-- `PaperRoute`: the same with Laplace noise throughout and the paper's estimates.
+- `JointRoute`: the winners are chosen as one set. Its noise does not grow with k, so a small part
+  of ε selects. A set has no order and no gaps; estimates are the measurements, largest first.
+- `RankedRoute`: the winners are ranked with exponential noise, each with its gap to the next, and
+  estimates also use the gaps.
+- `PaperRoute`: the same with Laplace noise and the paper's estimates.
 """
 
 import math
@@ -40,7 +41,7 @@ from dpgap.releases.drawn import Measuring, ReadOff
 from dpgap.releases.release import Measured, MechanismUsed, TableRelease
 
 Looked = tuple[tuple[int, float], ...]
-"""Ranks that were looked at, and what was measured there."""
+"""The ranks of a look, and their measured values."""
 
 
 def build(
@@ -57,12 +58,12 @@ def build(
     route: str | None = None,
     looked: Looked = (),
 ) -> Measured:
-    """The release of what was selected, measured and estimated; it spent all of ε unless said.
+    """Make the release from selection, measurements and estimates; by default all of ε is spent.
 
-    What is released of a table or as a set has the largest estimate first. If every item was
-    selected, there is one gap less, and gaps stay in the order of the selection. Sums of a table
-    are added up in whole steps, such as cents; mechanisms count steps. So every number, and what it
-    may be off by, is multiplied by the step.
+    Answers about a table, and sets, have the largest estimate first. If every item was selected,
+    there is one gap less, and gaps stay in the order of the selection. Sums of a table are added up
+    in whole steps, such as cents, and mechanisms work in steps. So every number and every error is
+    multiplied by the step.
     """
     told: dict[str, Any] = {
         **winners._asdict(),
@@ -117,38 +118,38 @@ def build(
 
 
 class Expectation(NamedTuple):
-    """The errors to expect of estimates, and the noise of the selection; whatever the data are."""
+    """The expected errors of estimates, and the noise of the selection, for all data."""
 
     error: float
-    """The root of the mean squared error of each estimate, winners being clear."""
+    """The root of the mean squared error of each estimate, if winners are clear."""
     close_error: float | None
-    """The same where winners are hard to tell from losers; None where it may be anything."""
+    """The same in a close race (winners close to losers); None if it has no bound."""
     half_width: float
     """Half the width of a 95 % interval; of clear winners only, if there is no `close_error`."""
     selection_noise: float
-    """The deviation of the noise on what is compared: answers, or the margin between two sets."""
+    """The deviation of the noise on the compared values: answers, or margins between two sets."""
 
     @classmethod
     def of(cls, clear: float, close: float | None, half_width: float, noise: float) -> Self:
-        """The same from variances."""
+        """Make it from variances."""
         near = None if close is None else math.sqrt(close)
         return cls(math.sqrt(clear), near, half_width, math.sqrt(noise))
 
     @classmethod
     def of_measurements(cls, error: MeasurementError, noise: float) -> Self:
-        """What to expect where measurements are the estimates: the same error in any race."""
+        """Make it for estimates that are the measurements: the same error in every race."""
         return cls.of(error.variance, error.variance, error.half_width(0.95), noise)
 
 
 class TwoSteps:
-    """A `selection` with one part of ε, then a `measurement` of what it found with another.
+    """A `selection` with one part of ε, then a `measurement` of the winners with another part.
 
-    Each kind has its own `estimates` of gaps and measured values.
+    Each subclass computes its own `estimates` from gaps and measured values.
     """
 
     __slots__ = ()
     name: ClassVar[str | None] = None
-    """What a release calls the route; None where there is no other."""
+    """The name of the route in a release; None if there is no other route."""
 
     def prepare(self: Any, answers: Any, labels: Sequence[Any] | None = None) -> Any:
         """The answers in steps, and their labels; refused before anything is charged."""
@@ -157,12 +158,12 @@ class TwoSteps:
         return prepared
 
     def taken(self, prepared: Any) -> tuple[Any, tuple[Any, ...]]:
-        """The route to take; and after a look: what was seen, among how many, and its number."""
+        """The route to take; after a look also its values, the number of answers, the route's."""
         return self, ()
 
     @without_float_errors
     def draw_paid(self, prepared: Any) -> Measuring[Any]:
-        """Select and measure; the caller has paid. Where nothing was found, nothing is measured."""
+        """Select and measure; the caller has paid. If nothing was found, nothing is measured."""
         route, look = self.taken(prepared)
         chosen, private_answers = route.selection.draw_paid(prepared)
         if not private_answers.size:
@@ -171,7 +172,7 @@ class TwoSteps:
         return Measuring(chosen, measurement.draw_paid(private_answers, measurement.finer), *look)
 
     def took(self, drawn: Measuring[Any]) -> tuple[Any, Joint | None, Looked]:
-        """The route that was taken; and after a look: what looked, and what it measured."""
+        """The route that was taken; after a look also its mechanism, and the values at ranks."""
         return self, None, ()
 
     @without_float_errors
@@ -199,7 +200,7 @@ class TwoSteps:
         )
 
     def spent(self, chosen: Any, found: int) -> Fraction | None:
-        """The ε that was spent if so many were found; None if it is all of ε."""
+        """The ε that was spent if `found` answers were found; None if it is all of ε."""
         return None
 
 
@@ -210,7 +211,7 @@ M = TypeVar("M", Laplace, Joint)
 def measurement_of(
     selection: Claims, epsilon: Fraction, most: int, kind: type[Laplace] | None = None
 ) -> Any:
-    """What measures so many winners at most: all of them together, unless a kind is stated."""
+    """The measurement for at most `most` winners: of all together, unless a kind is stated."""
     together = CountHull if selection.monotonic else Cube
     measurement = (kind or together).after(selection, epsilon)
     require_scale(measurement.law_in_steps(most).scale)
@@ -226,7 +227,7 @@ class SelectThenMeasure(TwoSteps, Generic[S, M]):
 
     select: ClassVar[Callable[..., Any]]
     measure: ClassVar[type[Laplace] | None] = None
-    """What measures; None where all winners are measured together."""
+    """The kind of measurement; None if all winners are measured together."""
 
     @classmethod
     def of(cls, own: Claims, to_select: Fraction, to_measure: Fraction) -> Self:
@@ -257,7 +258,7 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
     select = JointTopK
 
     def expectation(self) -> Expectation:
-        """Which errors to expect. The noise is on half of the margin between two sets."""
+        """The expected errors. The noise is on half of the margin between two sets."""
         error, noise = self.measurement.error(self.selection.k), 4 * self.selection.law.variance
         return Expectation.of_measurements(error, noise)
 
@@ -273,7 +274,7 @@ class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
         return best.estimates_after_top_k(self.selection, self.measurement, values, gaps)
 
     def expectation(self) -> Expectation:
-        """Which errors to expect: gaps help where winners are clear (least squares)."""
+        """The expected errors: gaps help if winners are clear (least squares)."""
         k, noise = self.selection.k, _selection_variance(self.selection)
         alone = self.measurement.variance(k)
         own = alone * (1 - self.measurement.law(k).correlation)
@@ -299,7 +300,7 @@ class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
         return EstimatedWinners(*found, "estimates", (error,), self.measurement.error(values.size))
 
     def expectation(self) -> Expectation:
-        """Which errors to expect; in a close race they may be worse than without gaps."""
+        """The expected errors; in a close race they may be larger than without gaps."""
         k, ratio = self.selection.k, paper.variance_ratio(self.selection, self.measurement)
         clear = blue_variance(k, self.measurement.variance(k), ratio)
         half = paper.top_k_error(self.selection, self.measurement).half_width(0.95)
@@ -311,25 +312,25 @@ def _selection_variance(selection: NoisyTopK) -> float:
 
 
 # --------------------------------------------------------------------------------------------------
-# Routes for counts whose units have a bounded reach: each counts for at most so many items.
+# Routes for units with a bounded reach: each unit counts for at most `max_items` items.
 #
-# - `HistogramRoute`: every item gets its own noise, and the largest noisy counts are read off, or
-#   all that reach a line. Nothing is left to be measured: values come with it, for any k.
-# - `HybridRoute`: for unknown items and a large reach. The largest are found by Hybrid Top-K, as
-#   far as they are above its line, and then measured.
+# - `HistogramRoute`: every item gets its own noise, and the result is the largest noisy counts, or
+#   all that reach a threshold. No measurement follows: the noisy counts are the values.
+# - `HybridRoute`: for unknown items and a large reach. Hybrid Top-K finds the largest items above
+#   its threshold, and then they are measured.
 #
-# Where items are unknown, only those present compete. A public line keeps out what one unit alone
-# has, but for a chance δ. Of the two routes the one with the lower line is taken.
+# If items are unknown, only items that occur can win. A public threshold excludes an item of only
+# one unit, except with a chance of δ. The route with the lower threshold is taken.
 
 
 @dataclass(frozen=True, slots=True)
 class HistogramRoute:
-    """All items measured at once; the largest k, or those at or above a line, are read off."""
+    """Measure all items at once; release the k largest, or those that reach a threshold."""
 
     histogram: NoisyHistogram
     wanted: Wanted
     delta: Fraction | None = None
-    """Where items are unknown, the chance that is left for an item of one unit alone."""
+    """δ if items are unknown: the chance that an item of only one unit is shown."""
     method: str = HISTOGRAM
 
     def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
@@ -337,7 +338,7 @@ class HistogramRoute:
         return self.histogram.prepare(answers, labels, self.wanted, self.delta)
 
     def draw_paid(self, candidates: Candidates) -> Measuring[ReadOff]:
-        """Read off the largest; the caller has paid."""
+        """Draw the noise and select the largest; the caller has paid."""
         return Measuring(self.histogram.draw_paid(candidates, self.wanted))
 
     @without_float_errors
@@ -353,30 +354,30 @@ class HistogramRoute:
         return build(histogram.epsilon, self.method, *told, question=question, route=HISTOGRAM)
 
     def expectation(self) -> Expectation:
-        """Which errors to expect: those of the noise, in any race."""
+        """The expected errors: those of the noise, in every race."""
         error = self.histogram.error()
         return Expectation.of(error.variance, None, error.half_width(0.95), error.variance)
 
 
 @dataclass(frozen=True, slots=True)
 class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
-    """The largest above a line, then measured."""
+    """Find the largest above a threshold, then measure them."""
 
     name: ClassVar[str] = "hybrid"
     method: str = "best"
 
     def spent(self, chosen: Any, found: int) -> Fraction:
-        """Measuring nothing costs nothing."""
+        """The ε that was spent: if nothing was found, nothing is spent on measuring."""
         return self.selection.spent(found) + (self.measurement.epsilon if found else 0)
 
     def expectation(self) -> Expectation:
-        """Which errors to expect, if as many are found as are looked for."""
+        """The expected errors, if k items are found."""
         error = self.measurement.error(self.selection.k)
         return Expectation.of_measurements(error, self.selection.law.variance)
 
 
 def histogram_route(asked: Question, answers: PrivateCounts) -> HistogramRoute:
-    """The route that reads the answer off a noisy histogram of all items."""
+    """The route that takes the answer from a noisy histogram of all items."""
     reach, sensitivity = answers.reach or 1, answers.sensitivity
     histogram = NoisyHistogram(asked.epsilon, reach=reach, sensitivity=sensitivity)
     line = None if asked.threshold is None else Grid(None).up(asked.threshold / answers.step)
@@ -387,9 +388,9 @@ def histogram_route(asked: Question, answers: PrivateCounts) -> HistogramRoute:
 
 
 def unknown_route(asked: Question, answers: PrivateCounts) -> HistogramRoute | HybridRoute:
-    """The route that finds unknown items: of two, the one with the lower line."""
+    """The route for unknown items: of the two, the one with the lower threshold."""
     if answers.reach is None:
-        raise ValueError("max_items must be given where domain is None")
+        raise ValueError("max_items must be given if domain is None")
     read_off = histogram_route(asked, answers)
     if asked.k is None or asked.method != "best":
         return read_off

@@ -59,25 +59,25 @@ class TotalAsked(Amounts, Filtered, Paid, total=False):
 class Session:
     """Several questions of one table, under one budget.
 
-    The table is counted once for each item, however often it is asked about. All releases are kept
-    in `releases`, and shown as one page by `to_html`. A `with` block lets go of what an engine
-    keeps. A forked process cannot ask, unless an account pays.
+    The table is counted once for each item column, and reused for later questions. All releases are
+    in `releases`, and `to_html` shows them as one page. A `with` block frees the memory and the
+    connections of an engine. A forked process cannot ask, unless an account pays.
 
     Parameters
     ----------
     table
         A frame, the path of a file or the address of a table, as for `dpgap.top_k`.
     unit
-        The column with the unit of each row; or "row", or "line".
+        The column that names the unit of each row; or "row", or "line".
     epsilon
-        The budget of this session, which ends with it. Or give an account.
+        The budget of this session, which ends with the session. Or give an account.
     delta
         The δ of this session, for questions about unknown items.
     account
-        What releases are charged to instead, such as `dpgap.Ledger(url).account("sales")`.
+        The account that is charged instead, such as `dpgap.Ledger(url).account("sales")`.
     neighbours
-        What privacy hides. "add-or-remove": whether a unit is in the table. "replace": which of
-        two units it is.
+        What privacy hides. "add-or-remove": whether a unit is in the table. "replace": what a
+        unit's rows are, but not how many units there are.
     max_items
         The most items that a unit counts for, unless a question says otherwise.
     encoding, decimal
@@ -114,17 +114,17 @@ class Session:
         self._table, self._max_items = table, max_items
         self._counted: dict[frozenset[Any], tuple[Counted, dict[str, Any]]] = {}
         self.releases: tuple[Answered, ...] = ()
-        """All that was released, in order."""
+        """All releases, in order."""
 
     @property
     def spent(self) -> Fraction:
-        """The ε that the releases of this session came to."""
+        """The ε that all releases of this session cost."""
         paid = (each.spent for each in self.releases if not each.made.again)
         return self._purse.spent.epsilon if self._purse is not None else sum(paid, Fraction(0))
 
     @property
     def remaining(self) -> Fraction | None:
-        """The ε that is left; None where an account does not say."""
+        """The ε that is left; None if the account does not state it."""
         if self._purse is not None:
             return self._purse.remaining.epsilon
         return cast(Fraction | None, getattr(self._account, "remaining", None))
@@ -155,7 +155,7 @@ class Session:
     @errors_without_answers
     @takes(ItemAbove)
     def above(self, item: str, *, by: str | None = None, **asked: Unpack[ItemAbove]) -> Answer:
-        """Items with at least `threshold` units, or such a sum: see `dpgap.above`.
+        """Items whose count or sum is at least `threshold`: see `dpgap.above`.
 
         Parameters
         ----------
@@ -181,22 +181,22 @@ class Session:
     @errors_without_answers
     @takes(TotalAsked)
     def total(self, sum: str, *, at_most: Rational, **asked: Unpack[TotalAsked]) -> Total:
-        """What a column adds up to: see `dpgap.total`.
+        """The total of a column: see `dpgap.total`.
 
         Parameters
         ----------
         sum
             The column whose amounts are added up.
         at_most
-            The most that a unit adds to the total. It says how much noise there is.
+            The most that a unit adds to the total. The noise grows with it.
         {options}
         """
         return cast(Total, self._ask("total", TotalAsked, asked, sum=sum, at_most=at_most))
 
     def _ask(self, kind: str, options: Any, asked: Mapping[str, Any], **named: Any) -> Answered:
-        """Ask the table, or counts of an item, which are made when they are first asked for.
+        """Ask about the table, or about the counts of an item column; these are made once.
 
-        A forked child is refused before it counts; an account looks after itself.
+        A forked child is refused before it counts, unless an account pays.
         """
         if self._purse is not None:
             self._purse.refuse_elsewhere("a session")
@@ -220,7 +220,7 @@ class Session:
         return self._counted[key][0]
 
     def to_html(self, path: Place | None = None, *, title: str | None = None) -> str:
-        """The text of one page of all releases; with a `path`, it is written there.
+        """Return one HTML page of all releases as text; with a `path`, write it to that file.
 
         See `to_html` of a release.
         """
@@ -257,7 +257,7 @@ class Session:
 
 
 def _key(value: object) -> object:
-    """What tells an argument from others: a list or a number by its value, a frame by its id."""
+    """A key that identifies an argument: for lists and numbers the value, for a frame its id."""
     if isinstance(value, list | tuple):
         return tuple([(type(each), repr(each)) for each in value])  # some have no hash
     return value if isinstance(value, str | int | float | Fraction | Decimal | range) else id(value)

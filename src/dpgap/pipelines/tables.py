@@ -41,11 +41,11 @@ from dpgap.releases.document import read_archived
 from dpgap.releases.release import MechanismUsed, ReleasesByGroup, TableRelease, Total, UnitCount
 
 # --------------------------------------------------------------------------------------------------
-# A question of private counts: what answers it, what is paid, and the answer with its guarantee.
+# A question about private counts: the pipeline, the payment, and the answer with its guarantee.
 #
-# What answers a question depends on its parameters and on facts that are public: what one unit can
-# change, how many items it reaches, whether the items are known. With groups, every group is asked
-# the same, and all of it is one release.
+# The pipeline depends on the question's parameters and on public facts: what one unit can change,
+# how many items it reaches, whether the items are known. With groups, every group gets the same
+# question, and all answers are one release.
 
 
 Counted = PrivateCounts | CountsByGroup
@@ -57,10 +57,9 @@ Pipeline = MeasuredTopK | MeasuredAbove | HistogramRoute | HybridRoute
 
 
 def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
-    """The pipeline that answers a question: of those that can, the one with the least error.
+    """The pipeline that answers a question: of the possible ones, that with the least error.
 
-    The groups that a unit counts in share ε. What is read off a histogram of all groups together
-    needs no sharing.
+    The groups that a unit counts in share ε, unless one histogram of all groups gives the answers.
     """
     if answers.unknown:
         return unknown_route(asked, answers)
@@ -70,7 +69,7 @@ def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
         if asked.method == HISTOGRAM or asked.k is None:
             return read_off
     elif asked.method == HISTOGRAM:
-        raise ValueError("method='histogram' needs max_items: how many a unit counts for")
+        raise ValueError("method='histogram' needs max_items: the most items of one unit")
     if asked.k is None:
         raise ValueError("k must be given, unless max_items says how many a unit counts for")
     facts: dict[str, Any] = {"monotonic": answers.monotonic, "sensitivity": answers.sensitivity}
@@ -96,7 +95,7 @@ def answer(
     fresh: bool,
     counting: Mapping[str, Any] | None = None,
 ) -> Answer | Total:
-    """Count the table unless that is done. Pay for the answer and draw it; or show the paid one.
+    """Count the table if needed. Pay for the answer and draw it; or return the paid answer.
 
     Whether it was paid for depends on the question and on the ledger, never on the table.
     """
@@ -146,7 +145,7 @@ class Answering:
     question: Question
     pipeline: Pipeline | NoisyHistogram
     groups: tuple[Any, ...]
-    """(None,) if there are no groups."""
+    """The groups; (None,) if there are none."""
 
     @classmethod
     def of(cls, asked: Question, answers: Counted) -> "Answering":
@@ -154,24 +153,24 @@ class Answering:
         if asked.is_of_all:
             if asked.kind == "count" and asked.neighbours is Neighbours.REPLACE:
                 raise ValueError(
-                    "neighbours must be 'add-or-remove' for a count: where a unit is replaced, how "
-                    "many there are stays the same, and is public"
+                    "neighbours must be 'add-or-remove' for a count: if a unit is replaced, the "
+                    "number of units stays the same, and is public"
                 )
             units = cast(PrivateCounts, answers)
             histogram = NoisyHistogram(asked.epsilon, sensitivity=units.sensitivity)
             return cls(replace(asked, items=len(units)), histogram, (None,))
         if asked.unknown and not asked.delta:
             raise ValueError(
-                "delta must be above 0 where domain is None, such as 1e-9: the chance that an item "
-                "of one unit alone is shown. Or state the public items as domain"
+                "delta must be above 0 if domain is None, such as 1e-9: it is the chance that an "
+                "item of only one unit is shown. Or state the public items as domain"
             )
         if asked.unknown and asked.method not in ("best", HISTOGRAM):
             raise ValueError(
-                f"method must be 'best' or 'histogram' where domain is None, not {asked.method!r}: "
-                "other methods choose among items that everybody knows"
+                f"method must be 'best' or 'histogram' if domain is None, not {asked.method!r}: "
+                "other methods need a public domain"
             )
         if asked.delta and not asked.unknown:
-            raise ValueError("delta must be 0 where a domain is stated: nothing needs a δ there")
+            raise ValueError("delta must be 0 if a domain is stated: then no item needs a δ")
         if asked.by is not None and not isinstance(answers, CountsByGroup):
             raise TypeError(
                 "table must be the answers of all groups: one question is about all of them"
@@ -230,7 +229,7 @@ class TableCount(OfAll, Paying, total=False):
 
 
 class TableTotal(Amounts, OfAll, Paying, total=False):
-    """Options of `total`, beside its column and its cap."""
+    """Options of `total`, in addition to `sum` and `at_most`."""
 
 
 @overload
@@ -254,7 +253,7 @@ def top_k(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableTopK])
     table
         A frame (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis), the path of a file (Parquet, CSV,
         JSON lines, FIMI .dat), the address of a table such as "postgresql://…/db?table=sales",
-        or what `dpgap.counts` gave, to count once and ask several times.
+        or the counts that `dpgap.counts` returned, to count once and ask several times.
     by
         The column of the groups: the top k of every group is found.
     {options}
@@ -283,18 +282,17 @@ def above(table: Table, *, by: str, **asked: Unpack[TableAbove]) -> ReleasesByGr
 @errors_without_answers
 @takes(TableAbove, Paying)
 def above(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableAbove]) -> Answer:
-    """Items with at least `threshold` distinct units, or such a sum, with estimates.
+    """Items with at least `threshold` distinct units, or with such a sum, and their estimates.
 
-    They are shown largest estimate first. Without `max_items`, items are asked in a fresh secure
-    random order until the budget is used; about k of them are found. With it, all items may be
-    found.
+    The largest estimate comes first. Without `max_items`, items are asked in a fresh secure random
+    order until the budget is used up; about k of them are found. With it, all items may be found.
 
     Parameters
     ----------
     table
         As for `dpgap.top_k`.
     by
-        The column of the groups: an answer is found for each.
+        The column of the groups: each group gets an answer.
     {options}
 
     >>> import pandas, dpgap
@@ -333,7 +331,7 @@ def count(table: Table, **asked: Unpack[TableCount]) -> UnitCount:
 @errors_without_answers
 @takes(TableTotal, Paying)
 def total(table: Table, *, sum: str, at_most: Rational, **asked: Unpack[TableTotal]) -> Total:
-    """What a column adds up to, with an interval. What each unit adds is cut off at public ends.
+    """The total of a column, with an interval. What each unit adds is cut off at public ends.
 
     Parameters
     ----------
@@ -342,7 +340,7 @@ def total(table: Table, *, sum: str, at_most: Rational, **asked: Unpack[TableTot
     sum
         The column whose amounts are added up.
     at_most
-        The most that a unit adds to the total. It says how much noise there is.
+        The most that a unit adds to the total. The noise grows with it.
     {options}
 
     >>> import pandas, dpgap
@@ -355,7 +353,7 @@ def total(table: Table, *, sum: str, at_most: Rational, **asked: Unpack[TableTot
 
 
 def refuse_counts_of_all(wanted: Question, table: Any) -> None:
-    """Refuse counts of items where a question is about all of a table."""
+    """Refuse counts of items if a question is about all units of a table."""
     if isinstance(table, Counted) and wanted.is_of_all:
         raise TypeError(
             "table must be the table itself: counts of items do not tell how many units there "
@@ -366,7 +364,7 @@ def refuse_counts_of_all(wanted: Question, table: Any) -> None:
 def ask(
     kind: str, options: Any, table: AnyTable, asked: Mapping[str, Any], **named: Any
 ) -> Answer | Total:
-    """Read what is wanted, count the table unless that is done, pay and answer."""
+    """Read the question, count the table if needed, pay and answer."""
     require_options(kind, asked, options)
     stated = {**named, **asked}
     wanted, counting = read_wanted(kind, stated), stated_counting(stated)

@@ -1,10 +1,10 @@
-"""Proofs that run: is a mechanism private, as it is programmed?
+"""Proofs and audits that run on the code of a mechanism: is it private?
 
 - `prove` runs a mechanism and its alignment on unknown numbers, on every path, and returns a
   proof for all answers, neighbours and noise, or a counterexample. It needs `dpgap[proof]`.
 - `prove_every` does it for every number of answers, for a stream that is written as one step.
-- `check` does the same at one point, in exact fractions. `search` does it at many points that
-  Hypothesis makes up.
+- `check` does the same at one point, in exact fractions. `search` does it at many points from
+  Hypothesis.
 - `audit` needs no alignment, only a function: it searches for an event with different
   probabilities on neighbours, and computes a lower bound on ε from samples.
 

@@ -2,10 +2,10 @@
 
 The audit knows nothing else about the function. Six in ten of its calls search for a pair of
 neighbouring answers, and for an event that is much more likely on one of them. Then one hypothesis
-is left, and the other calls, which are new, test it. So the level is right however long the search
-was.
+is left, and the other calls, which are new, test it. So the level is right for a search of any
+length.
 
-"Not rejected" is not a proof. An audit sees leaks that happen often enough to be counted.
+"Not rejected" is not a proof. An audit finds only leaks that happen often enough to be counted.
 """
 
 import time
@@ -132,7 +132,7 @@ class AuditResult:
 def _neighbours(
     one: Sequence[Any], other: Sequence[Any], sensitivity: Any, monotonic: bool, reach: int | None
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """A pair that a claim is about; any other would refute nothing."""
+    """A pair of neighbours; refuse a pair that the claim is not about."""
     if len(one) != len(other):
         raise ValueError("neighbours must be pairs of as many answers each")
     moves = [after - before for before, after in zip(one, other, strict=True)]
@@ -286,5 +286,5 @@ def audit(
 
 
 def _plain(number: Fraction) -> int | float:
-    """A whole number as such, for functions that take nothing else."""
+    """A whole number as an int, for functions that accept only this."""
     return number.numerator if number.denominator == 1 else float(number)

@@ -1,7 +1,7 @@
-"""Everything there is to prove and to audit: what dpgap ships, mutants, and what must pass.
+"""All cases for proofs and audits: dpgap's mechanisms, mutants, and cases that must be accepted.
 
-To have a new mechanism proved, add its cases to `shipped`, and to `every.theorems` how it is proved
-for every number of answers; to have it audited, add it to `mechanisms`.
+To prove a new mechanism, add its cases to `shipped`, and its theorems for every number of answers
+to `every.theorems`. To audit it, add it to `mechanisms`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,7 +60,7 @@ _MOST_ANSWERS, _WITH_MANY_PATHS = 4, 3
 
 @lru_cache(maxsize=1)
 def cases() -> tuple[Case | CatalogueEntry, ...]:
-    """All there is to prove: for every number of answers, then as a second witness for few."""
+    """All cases for proofs: for every number of answers, and again (independently) for few."""
     of_mutants = [
         Case(entry.name, entry.kind, entry.variant, EVERY, EVERY, judge)
         for entry in catalogue()
@@ -71,7 +71,7 @@ def cases() -> tuple[Case | CatalogueEntry, ...]:
 
 
 def _of_pipelines() -> Iterator[Case]:
-    """What the pipelines select with by default, as they make it."""
+    """The selections of the pipelines, with their default parameters."""
     for kind in DIRECTIONS:
         for route, by in ((JointRoute, prove_joint), (RankedRoute, prove_one_sided)):
             made = partial(_selection, route, monotonic=kind != GENERAL)
@@ -98,7 +98,7 @@ def _prove_above(adaptive: bool, kind: str) -> list[proving.Theorem]:
 
 
 def _for_every_n(entry: CatalogueEntry) -> Callable[[], Proof] | None:
-    """By a theorem, where there is one. What few answers refute is refuted for every n as well."""
+    """A proof by a theorem, if there is one. A refutation for few answers holds for every n."""
     few = entry.judge
     how = dict(entry.how)
     if entry.kind == MUTANT and not how.keys() <= {"neighbours", "ties"}:
@@ -122,7 +122,7 @@ def _for_every_n(entry: CatalogueEntry) -> Callable[[], Proof] | None:
 
 
 def audits() -> list[tuple[str, Callable[[], Audit]]]:
-    """All there is to audit, by name: what dpgap ships as if others had made it, then mutants."""
+    """All audits, by name: dpgap's mechanisms as if others had made them, then mutants."""
     return [
         *((each.name, partial(audit_shipped, each, _SAMPLES[each.source])) for each in audited()),
         *((each.name, partial(audit_mutant, each)) for each in catalogue(MUTANT)),
@@ -130,12 +130,12 @@ def audits() -> list[tuple[str, Callable[[], Audit]]]:
 
 
 class Audited(NamedTuple):
-    """What is audited without a word about how it works: a release, or the program behind it."""
+    """A case for an audit: a release, or the program behind it; the audit sees only outputs."""
 
     name: str
     variant: str
     source: str
-    """Whether all that is in the release's document is looked at, or what the program says."""
+    """Whether the whole document of a release is audited, or the output of the program."""
     function: Any
     how: Mapping[str, Any] = {}
     """Further arguments of the audit."""
@@ -179,7 +179,7 @@ _ROWS: dict[str, Any] = _COUNTS | {"reach": 1}
 
 
 def mechanisms() -> Iterator[tuple[str, str, Any]]:
-    """Every mechanism that ships, with every noise: its name, which variant it is, and itself."""
+    """Every mechanism of dpgap, with every noise: its name, its variant, and the mechanism."""
     yield "Laplace", "laplace", Laplace(1)
     yield "CountHull", "hull", CountHull(1, monotonic=True)
     yield "Cube", "cube", Cube(1)
@@ -222,7 +222,7 @@ def _in_groups(answers: Sequence[int]) -> CountsByGroup:
 
 
 def audit_shipped(each: Audited, samples: int) -> Audit:
-    """Audit it as somebody else's. To raise is not what a release may do, so it is caught."""
+    """Audit a case like a user's function. A release must not raise, so an error is a leak."""
     found = audit(each.function, samples=samples, level=LEVEL, **each.how)
     return Audit(
         each.name,
@@ -238,7 +238,7 @@ def audit_shipped(each: Audited, samples: int) -> Audit:
 
 
 def shipped() -> Iterator[Case]:
-    """What dpgap ships: with every noise, for general, rising and falling neighbours.
+    """All mechanisms of dpgap: with every noise, for general, rising and falling neighbours.
 
     ε and the sensitivity are 1: other values only change the units of noise and of answers.
     """

@@ -1,9 +1,9 @@
-"""Mutants: mechanisms that look private and are not, and odd ones that are.
+"""Mutants: mechanisms that look private and are not, and unusual ones that are private.
 
-Most mutants have been published, or are slips that anybody could make. Each claims ε = 1 for
-answers of sensitivity 1. It is a mechanism that ships with a line or two of its program changed. It
-comes with the alignment its author might have had in mind, and with the event that exposes it:
-answers, a neighbour, and something that is more than e times as likely on the one as on the other.
+Most mutants have been published, or are mistakes that anybody could make. Each claims ε = 1 for
+answers of sensitivity 1. It is a mechanism of dpgap with one or two changed lines. It has the
+alignment that its author might have had in mind, and the event that exposes it: answers, a
+neighbour, and an event that is more than e times as likely on the one as on the other.
 The prover must refute every mutant, and the audit must catch it. Nothing here is public.
 
 Noise is Laplace noise of the scale that ships, unless a line says otherwise; it proves Joint and
@@ -41,7 +41,7 @@ Entries = Iterator["CatalogueEntry"]
 
 
 def catalogue(*kinds: str) -> list["CatalogueEntry"]:
-    """The entries of these kinds: by default mutants first, then what must be accepted."""
+    """The entries of these kinds: by default mutants first, then those that must be accepted."""
     return [e for kind in kinds or (MUTANT, ACCEPT) for e in _entries() if e.kind == kind]
 
 
@@ -52,10 +52,10 @@ def _entries() -> tuple["CatalogueEntry", ...]:
 
 
 def edited(kind: Any, **changes: Any) -> Any:
-    """A mechanism that ships with some methods changed.
+    """A mechanism of dpgap with some changed methods.
 
-    A change is a list of texts, each with what stands in its place, or something else to have that
-    name. It fails if a text is not there just once: so a mutant is always one of what ships.
+    A change is a list of pairs (old text, new text), or a new object for the name. It fails if a
+    text does not occur exactly once. So every mutant is a change of the current code.
     """
     methods: dict[str, Any] = {}
     for name, change in changes.items():
@@ -79,10 +79,10 @@ def edited(kind: Any, **changes: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What gives a mutant away: it happens more than e times as often as on a neighbour.
+    """The event that exposes a mutant: it happens more than e times as often as on a neighbour.
 
-    `happens` looks at an output. `chance` computes the event's probability on some answers; it is
-    given where sampling would take too long.
+    `happens` tests an output. `chance` computes the event's probability on some answers; it is
+    given if sampling would take too long.
     """
 
     answers: tuple[int, ...]
@@ -91,12 +91,12 @@ class Event:
     chance: Callable[[Sequence[int]], float] | None = None
     on_grid: bool = False
     samples: int = 1_000_000
-    """How many make it certain to be seen, half of them on each side."""
+    """How many samples are surely enough, half of them on each side."""
     bounds: str = EPSILON
-    """What it bounds from below. δ: on the neighbour, which has no answers, it cannot happen."""
+    """The parameter that it bounds from below; for δ, it cannot happen on the neighbour."""
 
     def least(self, mechanism: Any) -> float:
-        """What the mechanism's ε or δ is at least: exactly, or by samples of its program."""
+        """A lower bound of the mechanism's ε or δ: exact, or from samples of its program."""
         sides = self.answers, self.neighbour
         if self.chance is not None:
             likely, unlikely = map(self.chance, sides)
@@ -116,8 +116,8 @@ class Event:
 class CatalogueEntry:
     """A mechanism, and how many answers it is judged on.
 
-    It must be refuted if there is an event that exposes it. If not it must be proved, odd as it
-    looks.
+    It must be refuted if there is an event that exposes it. Otherwise it must be proved, even if it
+    looks unusual.
     """
 
     name: str
@@ -129,7 +129,7 @@ class CatalogueEntry:
     """Further arguments of the proof."""
 
     def judge(self) -> proving.Proof:
-        """Prove it, or refute it; by its δ where that is what its event bounds."""
+        """Prove it, or refute it; by its δ if its event bounds δ."""
         if self._is_by_delta:
             return proving.check_lone_items(self.mechanism, self.n, **self.how)
         return proving.prove(self.mechanism, self.n, **self.how)
@@ -147,17 +147,17 @@ class CatalogueEntry:
 
     @property
     def kind(self) -> str:
-        """Which verdict it must get."""
+        """The verdict that it must get."""
         return ACCEPT if self.event is None else MUTANT
 
     @property
     def variant(self) -> str:
-        """Which neighbours it is judged on."""
+        """The kind of neighbours on which it is judged."""
         return "δ of unknown items" if self._is_by_delta else self.how.get("neighbours", "general")
 
 
 def audit_mutant(entry: CatalogueEntry) -> Audit:
-    """Audit a mutant by its event: on samples of its program, or exactly where it is rare."""
+    """Audit a mutant by its event: on samples of its program, or exactly if it is rare."""
     start = time.perf_counter()
     event = entry.event
     assert event is not None
@@ -273,7 +273,7 @@ def _low_then_high(output: Iterable[Any], lows: int) -> bool:
 
 
 def _below_then_above(answers: Sequence[int], above: int, law: Law) -> float:
-    """The chance that all are below a threshold of scale 2 but the last, which are above."""
+    """The chance that the last `above` answers are above a threshold of scale 2, others below."""
 
     def given(threshold: Any) -> Any:
         clears = [law.tail(threshold - answer) for answer in answers]
@@ -358,7 +358,7 @@ def _streams() -> Entries:
 
 
 def top_k(released: str, *, k: int = 1, **changes: Any) -> Any:
-    """A Noisy Top-K that releases something else beside the winners than their leads."""
+    """A Noisy Top-K that releases the winners, and other values in place of their leads."""
     return edited(NoisyTopK, run=[("tuple(leads)", released)], **changes)(k, 1)
 
 
@@ -473,7 +473,7 @@ def _hybrid(kind: Any, k: int, scale: int, **more: Any) -> Any:
 
 
 def _delta_of_more(self: Any, reach: int) -> Fraction:
-    """The chance that is accounted for: of one step more."""
+    """The δ that this mutant claims: that of a threshold one step higher."""
     further = float(self.threshold - self.sensitivity) + 1
     return reach * Fraction(proving.chance_to_reach(self.law, further, on_grid=True))
 

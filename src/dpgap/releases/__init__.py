@@ -1,7 +1,7 @@
-"""What a release is, the document that keeps it, and the words, rows and page that show it.
+"""Releases, the document that stores one, and the sentences, rows and pages that show it.
 
-Nothing here has ever seen a private number, and `data` cannot be imported. May import `budget`,
-`estimates`, `question` and what these may import.
+No private number ever gets here: `data` cannot be imported. May import `budget`, `estimates`,
+`question` and what these may import.
 """
 
 from dpgap.releases import document, findings, page, release

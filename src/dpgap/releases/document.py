@@ -1,35 +1,35 @@
-"""The release document: one form of JSON for every release, which can be read again for ever.
+"""The release document: one JSON schema for every release, which can be read again for ever.
 
 It holds all that was released, and all that is needed to show it again: the question, the
-guarantee, the mechanisms with their parameters, what the numbers may be off by, when and by which
-version it was made, and who paid. It does not hold where the table is, nor anything private.
+guarantee, the mechanisms with their parameters, the errors of the numbers, the time and version,
+and the ledger's entry that paid. It does not hold the address of the table, nor anything private.
 
     {"format": "dpgap release", "version": 1, "kind": "table", …}
 
 What is in a document
 ---------------------
 - `format`, `version` and `kind` come first. `_KINDS` lists the kinds and the fields of each.
-- What there is not (labels, a threshold, an entry of a ledger) is left out.
+- Absent values (labels, a threshold, an entry of a ledger) are left out.
 - Exact numbers (ε, δ, scales) are text such as "7/10". Floats have all their digits. Labels have
   rules of their own, right below.
-- `delta` is that of the promise: "0" but where items were unknown.
-- Fields in `SHOWN` (findings and other words, 95 % intervals, rows) follow from the others. They
-  are there for people, and for programs that do not want to work them out. They are never read.
-  An archive keeps documents without them: they are made when a document is handed out.
-  `BESIDE` lists what the command line adds about an account; that is not read either.
+- `delta` is the δ of the guarantee: "0", unless items were unknown.
+- Fields in `SHOWN` (findings and other sentences, 95 % intervals, rows) are computed from the
+  others, for people, and for programs that do not want to compute them. They are never read. An
+  archive keeps documents without them; they are added when a document is shown. `BESIDE` lists
+  fields that the command line adds about an account; these are not read either.
 
 How it may change
 -----------------
 - **A new kind** gets a new name. A reader that does not know it refuses the document.
-- **A new field** must have a default that is true of every document written before. It is left out
-  where it has this default (`maybe`). So an older reader reads every document that does
-  without the new field, and refuses one that has it: it could not know what the numbers mean. δ
-  above 0, a route and a group are such fields.
+- **A new field** must have a default that is true for every earlier document. It is left out if it
+  has this default (`maybe`). So an older reader reads every document without the new field. It
+  refuses a document with this field, because it cannot know what the numbers mean. δ above 0, a
+  route and a group are such fields.
 - **A new word** in a field that lists its words, such as a method or a law, is like a new field.
 - **A field that changes its meaning** makes a new `version`. A reader refuses a later version, and
   says so. It reads all earlier ones.
-- No field, kind or word is ever taken away or used for something else. Documents of every version
-  are kept among the tests, and must be read.
+- No field, kind or word is ever removed or used for something else. The tests have documents of
+  every version, and all must be readable.
 """
 
 import math
@@ -82,16 +82,16 @@ from dpgap.releases.release import (
 )
 
 # --------------------------------------------------------------------------------------------------
-# Labels in a document: what an item is called, of the type that it had.
+# Labels in a document: the names of items, with their types.
 #
-# Text, whole numbers, finite floats, true, false and null are written as they are. Of the types in
-# `_TAGS` the type is written as well, as in `{"date": "2024-02-29"}`; so are infinite floats, NaN,
-# and tuples of all these. They come back as they were.
+# Text, whole numbers, finite floats, true, false and null are written as they are. Values of the
+# types in `_TAGS` are written with their type, as in `{"date": "2024-02-29"}`; so are infinite
+# floats, NaN, and tuples of all these. All of them are read back as they were.
 #
-# A value of NumPy or pandas comes back as the value of Python that equals it and reads the same: a
-# `numpy.int64` as an `int`, a `pandas.Timestamp` as a `datetime`. Of a time zone only the distance
-# to UTC is kept. Whatever else a label is, and whatever would not come back equal, is written as
-# the text that people see, and comes back as text.
+# A value of NumPy or pandas is read back as the value of Python that equals it and prints the same:
+# a `numpy.int64` as an `int`, a `pandas.Timestamp` as a `datetime`. Of a time zone only the offset
+# from UTC is kept. Every other label, and every label that would not be read back as an equal one,
+# is written as its text, and read back as text.
 
 
 _DEEPEST = 8
@@ -114,7 +114,7 @@ _TAGS: dict[type, tuple[str, Callable[[Any], Any], Callable[[str], Any]]] = {
     UUID: ("uuid", str, UUID),
     np.datetime64: ("datetime64", str, lambda text: _moment(text)),
 }
-"""For each type: its name in a document, and how its values become text and back."""
+"""For each type: its name in a document, and functions from its values to text and back."""
 _READ = {name: (to, back) for name, to, back in _TAGS.values()}
 _MOMENT = re.compile(
     r"NaT|-?[0-9]{4,}(-[0-9]{2}(-[0-9]{2}(T[0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?)?)?)?)?"
@@ -176,7 +176,7 @@ def read_label(found: Any, depth: int = 0) -> Any:
 
 
 def _native(label: Any) -> Any:
-    """A value of NumPy or pandas as one of Python, where there is one that equals it."""
+    """A value of NumPy or pandas as an equal value of Python, if there is one."""
     if isinstance(label, np.generic) and not isinstance(label, np.datetime64 | np.timedelta64):
         return label.item()
     if isinstance(label, datetime) and type(label) is not datetime:
@@ -187,7 +187,7 @@ def _native(label: Any) -> Any:
 
 
 def _moment(text: str) -> np.datetime64:
-    """Text that NumPy wrote. It would also read "now", and times of a zone with a warning."""
+    """Read a time that NumPy wrote. NumPy alone would also read "now", and times of a zone."""
     if not _MOMENT.fullmatch(text):
         raise ValueError
     return np.datetime64(text)
@@ -196,24 +196,24 @@ def _moment(text: str) -> np.datetime64:
 # --------------------------------------------------------------------------------------------------
 # How the values of a release are written in JSON, and read again: one form for each type.
 #
-# A form is a pair of functions. `write` is given a value of a release. `read` is given whatever
-# JSON had in its place, and where that was; it trusts nothing, and refuses what `write` would not
-# have written. No class and no function is ever looked up by a name from a document.
+# A form is a pair of functions. `write` gets a value of a release. `read` gets the JSON value and
+# its path in the document; it trusts nothing, and refuses what `write` would not have written. No
+# class and no function is ever looked up by a name from a document.
 
 
 _LARGEST = 1e100
-"""No released number comes near: answers lie within ±2^60 steps, and a step is at most 2^100."""
+"""A bound for released numbers: answers lie within ±2^60 steps, and a step is at most 2^100."""
 _NEEDED = object()
 
 
 class Form(NamedTuple):
-    """How a value is written, and read."""
+    """How a value is written to JSON, and read from it."""
 
     write: Callable[[Any], Any]
     read: Callable[[Any, str], Any]
-    """Called with what was found, and where."""
+    """Called with a JSON value, and the path to it."""
     default: Any = _NEEDED
-    """The value of a field that is absent, if it may be left out."""
+    """The default of a field that may be left out."""
 
 
 def _form(
@@ -223,7 +223,7 @@ def _form(
     write: Callable[[Any], Any] = lambda value: value,
     convert: Callable[[Any], Any] = lambda found: found,
 ) -> Form:
-    """The form of values with these types in JSON; a converted value must be right."""
+    """The form of values with these types in JSON; `is_right` checks the converted value."""
 
     def read(found: Any, where: str) -> Any:
         is_kind = isinstance(found, kinds) and (kinds is bool or not isinstance(found, bool))
@@ -236,7 +236,7 @@ def _form(
 
 
 def word(*words: str, kind: type[str] = str) -> Form:
-    """One of a few words, each of which may be a member of a type."""
+    """One of a few words; a word may be a member of an enumeration."""
     what = f"one of {', '.join(map(repr, words))}, as far as is known here"
     return _form(
         str, what, write=str, convert=lambda found: kind(found) if found in words else None
@@ -284,12 +284,12 @@ PARAMETERS = _form(
 
 
 def maybe(form: Form, default: Any = None) -> Form:
-    """A field that is left out where it has its default."""
+    """A field that is left out if it has its default."""
     return form._replace(default=default)
 
 
 def each(form: Form, make: Callable[[list[Any]], Any] = tuple) -> Form:
-    """A list of such values, which `make` turns into a tuple or another value."""
+    """A list of such values; `make` makes a tuple or another value of it."""
 
     def read(found: Any, where: str) -> Any:
         if not isinstance(found, list):
@@ -358,7 +358,7 @@ def having(what: str, is_right: Callable[[Any], bool], form: Form) -> Form:
 
 
 def record(make: Callable[..., Any], /, **forms: Form) -> Form:
-    """An object with just these fields, from and to a value that has them."""
+    """An object with exactly these fields; `make` makes a value of them."""
     inside = parts(forms, getattr)
     return Form(inside.write, lambda found, where: make(**inside.read(found, where)))
 
@@ -383,10 +383,10 @@ def kinds(forms: Mapping[str, tuple[type, Mapping[str, Form]]]) -> Form:
 
 
 # --------------------------------------------------------------------------------------------------
-# How laws of noise, and what numbers may be off by, are written and read.
+# How laws of noise, and the errors of numbers, are written and read.
 #
-# A law from a document must be one that dpgap would draw from. Otherwise an interval could take for
-# ever, or be no number.
+# A law from a document must be one that dpgap would draw from. Otherwise computing an interval
+# could take for ever, or fail.
 
 
 _SHORTEST = Fraction(1, 1 << 64)
@@ -395,14 +395,14 @@ _FINEST = Fraction(1, 1 << 100)
 
 
 def _is_drawable(law: Decay) -> bool:
-    """Whether dpgap draws from such a law; the limits are wider than those of `require_scale`."""
+    """Whether dpgap could draw from this law; the limits are wider than in `require_scale`."""
     lengths = (law.scale, getattr(law, "step", law.scale))
     has_lengths = all(_SHORTEST <= length <= 1 / _SHORTEST for length in lengths)
     return has_lengths and _SHORTEST <= getattr(law, "share", 1) <= 1
 
 
 def _are_drawable(errors: GapErrors) -> bool:
-    """The same for the laws of gaps, which are in the answers' own unit."""
+    """Whether dpgap could draw from the laws of gaps, whose unit is that of the answers."""
     laws = (errors.threshold_law, *errors.branch_laws)
     return all(_is_drawable(law.scaled(1 / (errors.grid or Fraction(1)))) for law in laws)
 
@@ -413,9 +413,9 @@ def _is_power(value: Fraction) -> bool:
 
 
 def _without_float_coin(found: Any, where: str) -> Any:
-    """Read what versions before 0.2.1 wrote: a coin as a float, whose low bits told too much.
+    """Drop the float coin that versions before 0.2.1 wrote: its low bits reveal too much.
 
-    It is dropped. A coin of 0 is that of a stated line, which is public.
+    A coin of 0 is kept: it belongs to a stated threshold, which is public.
     """
     if not isinstance(found, dict) or "coin" not in found or "whole_coin" in found:
         return found
@@ -431,7 +431,7 @@ _STEP = exact(lambda value: _FINEST <= value <= 1 / _FINEST, "a step from 2^-100
 
 
 def _law(**laws: type[Decay]) -> Form:
-    """One of these laws by name; its parameters are a dimension, and lengths or shares."""
+    """The form of one of these laws, by its name, with a dimension, lengths and shares."""
     by_name = {}
     for name, law in laws.items():
         forms = {it.name: whole(1) if it.type is int else POSITIVE for it in fields(law)}
@@ -483,9 +483,9 @@ GAP_ERRORS = having(_DRAWABLE, _are_drawable, _GAP_ERRORS)
 
 
 # --------------------------------------------------------------------------------------------------
-# What must agree within a release that was read: lengths, budgets, and the question.
+# Consistency of a release that was read: lengths, budgets and the question must agree.
 #
-# dpgap never makes a release in which they disagree. A document may have been edited, or made up.
+# dpgap never makes a release in which they disagree. But a document may be edited or invented.
 
 
 _ROUTES_OF: dict[str, tuple[str | None, ...]] = {
@@ -497,7 +497,7 @@ _ROUTES_OF: dict[str, tuple[str | None, ...]] = {
 }
 """None is for what is above a threshold, and for documents of the first version."""
 _MOST_ERRORS = 16
-"""How many different errors a release has at most: one for each branch."""
+"""The most different errors that a release has: one for each branch."""
 
 
 def require_agreement(release: Any) -> None:
@@ -532,7 +532,7 @@ def require_agreement(release: Any) -> None:
         _require(line is None or abs(line) < 1 << 200, "a threshold and what answers can reach")
         _require(not is_hybrid or line is not None, "what was found and the line")
         _require(len(evidence.leads) == len(evidence.scales), "leads and their scales")
-        # One for each, one for all, or none where none lost.
+        # One for each, one for all, or none if nobody lost.
         leads = (0, min(count, 1), count) if line is None or release.evidence is None else (count,)
         _require(len(evidence.leads) in leads, "indices and leads")
     if isinstance(release, TopKRelease | Measured):
@@ -581,7 +581,7 @@ def _require_measured(release: Measured, count: int) -> None:
 
 
 def _require_laws(errors: Any, count: int) -> None:
-    """Noise for all values together has a coordinate for each, and perhaps one that all share."""
+    """Joint noise must have a coordinate for each value, and perhaps one that all share."""
     for error in set(errors):
         drawn = getattr(getattr(error, "law", None), "dimension", count)
         _require(drawn in (count, count + 1), "numbers and the dimension of their noise")
@@ -627,7 +627,7 @@ _HELD: dict[str, Form | Callable[..., Form]] = {
 
 
 def _question() -> Form:
-    """The form of a question: that of each of its fields but its address and columns."""
+    """The form of a question: the forms of its fields, without its address and columns."""
     forms, names = {}, {}
     for field, held in held_fields():
         form = _HELD[held.form[0]]
@@ -635,7 +635,7 @@ def _question() -> Form:
         name = held.called or field.name
         forms[name] = form if held.is_always_there else maybe(form, field.default)
         names[name] = field.name
-    # A question works out its identity; the one of a question that was read is `recorded`.
+    # A question computes its identity; a question that was read has it as `recorded`.
     written = names | {"identity": "identity"}
     inside = parts(forms, lambda asked, name: getattr(asked, written[name]))
 
@@ -687,7 +687,7 @@ _ASKED = {"question": _question()}
 
 
 def _answers() -> Form:
-    """The form of the answers for all groups; what they share stands beside them, once."""
+    """The form of the answers for all groups; fields that they share are written once."""
     own = {name: form for name, form in (_EVERY | _MEASURED).items() if name != "made"}
 
     def get(answer: TableRelease, name: str) -> Any:
@@ -730,7 +730,7 @@ def document(release: Release) -> dict[str, Any]:
 
 
 def drawn(release: Release) -> dict[str, Any]:
-    """The same without the fields in `SHOWN`: what was drawn, before any word is made of it."""
+    """The dictionary without the fields in `SHOWN`: only what was drawn, no sentences."""
     written = _RELEASE.write(release)
     header = {"format": FORMAT, "version": VERSION, "kind": written["kind"]}
     return {**header, "delta": exact_text(release.promise.delta), **written}
@@ -762,7 +762,7 @@ def read_release(text: str | bytes) -> Release:
     Parameters
     ----------
     text
-        What `to_json()` of a release gave, or what `dpgap top-k … --json` printed.
+        The text that `to_json()` of a release returned, or that `dpgap top-k … --json` printed.
 
     >>> import dpgap
     >>> release = dpgap.NoisyTopK(k=1, epsilon=1000).release([10, 50], labels=["fig", "pea"])
@@ -779,10 +779,10 @@ def read_archived(text: str) -> Release:
 
 
 def handed_out(text: str) -> str:
-    """A document from an archive, with the words, rows and intervals that follow from it.
+    """A document from an archive, with its sentences, rows and intervals added.
 
-    Versions before 0.2.1 wrote a float coin, which told too much: reading drops it,
-    and a document that has one is not handed out unread.
+    Versions before 0.2.1 wrote a float coin, which revealed too much. Reading drops it, so a
+    document with a float coin is always read before it is shown.
     """
     if tells_too_much(text):
         return read_archived(text).to_json()

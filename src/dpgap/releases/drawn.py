@@ -1,10 +1,10 @@
-"""What leaves a kernel: whole numbers, names, and nothing else.
+"""The output of a kernel: whole numbers and names, and nothing else.
 
-A float that was computed beside a private number can reveal that number in its low bits. So a
-kernel returns one of the values below, which refuse everything but whole numbers. A method called
-`build` makes the release, of a mechanism, of a route, or of a question about a table. It is a
-function of these numbers and of public parameters. `tests/releases/test_rebuild.py` keeps the
-numbers, builds every kind of release anew in another process, and compares the documents.
+A float that was computed from a private number can reveal this number in its low bits. So a kernel
+returns one of the types below, which refuse everything but whole numbers. The method `build` of a
+mechanism, a route or a question about a table makes the release. It is a function of these numbers
+and of public parameters. `tests/releases/test_rebuild.py` keeps the numbers, builds every kind of
+release again in another process, and compares the documents.
 
 Lengths are in whole steps of the mechanism's grid.
 """
@@ -41,7 +41,7 @@ class Values(Drawn):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chosen(Drawn):
-    """Which answers were chosen, and what they are called."""
+    """The answers that were chosen, and their labels."""
 
     indices: Integers
     labels: tuple[Any, ...] | None
@@ -63,7 +63,7 @@ class TopSet(Chosen):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Above(Chosen):
-    """What was above, in the order asked: its branch and its gap over the noisy threshold."""
+    """The answers above, in the order asked: branches and gaps over the noisy threshold."""
 
     branches: Integers
     gaps: Integers
@@ -77,9 +77,9 @@ class ReadOff(Chosen):
 
     values: Integers
     line: int | None
-    """The best noisy answer that is not among them, or the stated line if that is higher."""
+    """The best of the other noisy answers, or the stated threshold if that is higher."""
     coin: int | None
-    """The coin that breaks ties with that answer, in 2^24ths; 0 for a stated line."""
+    """The coin that breaks ties with that answer, in 2^24ths; 0 for a stated threshold."""
 
 
 C = TypeVar("C", bound=Drawn)
@@ -87,11 +87,11 @@ C = TypeVar("C", bound=Drawn)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measuring(Drawn, Generic[C]):
-    """What a pipeline draws: perhaps a look, what was chosen, and noisy answers of that."""
+    """The draws of a pipeline: perhaps a look, the chosen answers, and their measurements."""
 
     chosen: C
     values: Values | None = None
-    """None where nothing was measured: the chosen have values already, or nothing was chosen."""
+    """None if nothing was measured: the chosen have values already, or nothing was chosen."""
     looked: Values | None = None
     among: int | None = None
     """After a look: how many answers there are, which is public."""

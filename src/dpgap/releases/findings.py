@@ -1,10 +1,11 @@
-"""What may be believed of a release, in plain sentences, the most important first.
+"""Findings: what may be believed of a release, in plain sentences, the most important first.
 
-They follow from the release alone, so that a document that is read again says the same. All claims
-of one kind hold at once with 95 % confidence: which items belong, which are larger than which, and
-which are above 0 or above the line. Advice about ε assumes that widths shrink as ε grows.
+They are computed from the release alone, so a document that is read again says the same. There are
+three kinds of claims: which items belong, which are larger than which, and which are above 0 or
+above the threshold. All claims of one kind hold at once with 95 % confidence. Advice about ε
+assumes that widths shrink as ε grows.
 
-Two things can prove that an item is above a line: its lead, and the measurement after it. Each
+Two things can prove that an item is above a threshold: its lead, and the measurement after it. Each
 proof may be wrong in 2.5 % of releases, so both together are wrong in at most 5 %.
 """
 
@@ -39,24 +40,24 @@ from dpgap.releases.release import (
 
 
 def is_private(release: Release) -> bool:
-    """Whether its guarantee holds: items were stated, and not read from the table."""
+    """Whether its guarantee holds: items were stated, not read from the table."""
     question = question_of(release)
     return question is None or question.is_private
 
 
 # --------------------------------------------------------------------------------------------------
-# What a question leaves out of its units, in words: the numbers are of what is left.
+# Sentences about the limits of a question (the most items, groups or amounts of a unit).
 #
-# Intervals allow for noise. They do not allow for cutting, as they cannot tell how much was cut. So
-# the first finding says what was counted and in which direction the numbers may be wrong, and every
-# claim says that it is about what is left.
+# Intervals allow for noise. They do not allow for these limits, because they cannot know how much
+# was cut off. So the first finding says what was counted and in which direction the numbers may be
+# wrong, and every claim says that it holds with this limit.
 
 
 _CLAIM = re.compile(r"\b(sure|surely|belongs)\b")
 
 
 def cut_in_words(release: Release) -> tuple[str, ...]:
-    """Sentences about what is cut, and about items that were not asked, if there are any."""
+    """Sentences about limits, and about items that were not asked, if there are any."""
     return attempted("cutting", (), lambda: tuple(_cut(release)))
 
 
@@ -84,13 +85,13 @@ def _cut(release: Release) -> Iterator[str]:
 
 
 _EACH_OF_TWO = 0.975
-"""The confidence of each of two ways to prove something that is to hold with 95 %."""
+"""The confidence of each of two proofs, if the claim must hold with 95 %."""
 _MOST_EPSILON = 10
-"""No more than so many times the ε that was spent is ever advised."""
+"""The largest advice: at most this many times the ε that was spent."""
 
 
 class Facts(NamedTuple):
-    """What several sentences about a release need; worked out once for all of them."""
+    """Facts that several sentences about a release need; computed once."""
 
     by_leads: Flags | None
     """Which answers belong, as proved by their leads; None where leads prove nothing."""
@@ -134,7 +135,7 @@ def _facts(release: Selected) -> Facts:
 
 
 def findings(release: Table) -> tuple[str, ...]:
-    """The sentences about this release; none about an array of indices or values."""
+    """The sentences about this release; none for arrays of indices or values."""
     if not isinstance(release, Selected | Total | ReleasesByGroup):
         return ()
     return (*cut_in_words(release), *own_findings(release), *general_findings(release))
@@ -164,7 +165,7 @@ def own_findings(release: Selected | Total | ReleasesByGroup) -> tuple[str, ...]
 
 
 def _total(release: Total) -> Iterator[str]:
-    """What a count or a total comes to; and reasons why it may be near 0, if it is."""
+    """The interval of a count or a total; and reasons why it may be near 0, if it is."""
     question, (low, high) = release.question, release.interval().tolist()
     rows = "" if question.where is None else " of the rows that the filter keeps"
     cells = release.cells()

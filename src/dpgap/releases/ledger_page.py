@@ -1,7 +1,7 @@
-"""One self-contained page for a ledger: what was spent, by data set, by person and over time.
+"""One self-contained HTML page for a ledger: the spent ε by data set, by person and over time.
 
-No scripts, no fonts, no images, nothing from outside. Every name is made visible and escaped. The
-ε of different data sets add up only for people who are in both, so no sum is shown over them.
+It has no scripts, fonts or images, and loads nothing. Every name is made visible and escaped. The ε
+of different data sets adds up only for people who are in both, so no sum over data sets is shown.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from dpgap.budget.store import Outline
 
 _WIDE, _HIGH = 1000, 100
-"""The size of the drawing of what happened over time, which is stretched to fit."""
+"""The size of the drawing of spending over time; it is stretched to fit."""
 
 
 class Part(NamedTuple):
-    """One bar: what was spent before the days of the page and in them, and what is held."""
+    """One bar: ε spent before the days of the page, ε spent in them, and reserved ε."""
 
     name: str
     before: Fraction
@@ -33,19 +33,19 @@ class Part(NamedTuple):
     person: str = ""
 
     def share(self, value: Fraction) -> float:
-        """How long a part of the bar is, in per cent."""
+        """The length of a part of the bar, in per cent."""
         whole = max(self.limit, self.before + self.spent + self.held) or Fraction(1)
         return round(float(value / whole) * 100, 2)
 
 
 def ledger_page(books: "Iterable[Outline | None]", when: str = "", title: str | None = None) -> str:
-    """The whole page, as HTML. `when` says which days it is about, if not all."""
+    """The whole page, as HTML. `when` states the days, if it is not about all days."""
     title = heading(title, f"What was spent {when}".rstrip())
     return rendered("ledger.html", title=title, **ledger_values(books))
 
 
 def ledger_values(outlines: "Iterable[Outline | None]") -> dict[str, Any]:
-    """What the template asks for; the desk has a page of its own around it."""
+    """The values for the template; the desk has its own page around it."""
     books = [book for book in outlines if book is not None]
     settled = (book.settled - (book.earlier.settled if book.earlier else 0) for book in books)
     people = list(_of_people(books))
@@ -65,7 +65,7 @@ def ledger_values(outlines: "Iterable[Outline | None]") -> dict[str, Any]:
 
 
 def _of_datasets(books: "list[Outline]") -> Iterator[Part]:
-    """A bar for each data set; those for the same units of one table together, with their sum."""
+    """A bar for each data set; those about the same units of one table share a sum."""
     tables: list[tuple[dict[str, Any], list[Part]]] = []
     for book in books:
         last, before = book.last, book.earlier.last.spent if book.earlier else Fraction(0)
@@ -92,7 +92,7 @@ def _stated(book: "Outline") -> dict[str, Any]:
 
 
 def _of_people(books: "list[Outline]") -> Iterator[Part]:
-    """What each person spent and holds of each data set, the largest first."""
+    """The ε that each person spent and reserved of each data set, the largest first."""
     for book in books:
         allowances = {entry.person: entry.allowance for entry in book.people}
         gone, held = _by_person(book)
@@ -110,7 +110,7 @@ def _of_people(books: "list[Outline]") -> Iterator[Part]:
 
 
 def _by_person(book: "Outline") -> tuple[dict[str, Amount], dict[str, Amount]]:
-    """For each person what is spent or reserved, and what is reserved. Old entries name nobody."""
+    """Two amounts for each person: spent or reserved, and reserved. Old entries name nobody."""
     concerned = (it for it in book.people if it.allowance is not None or it.person_spent != NOTHING)
     gone = {entry.person: entry.person_spent for entry in concerned}
     held: dict[str, Amount] = {}
@@ -120,7 +120,7 @@ def _by_person(book: "Outline") -> tuple[dict[str, Amount], dict[str, Amount]]:
 
 
 def _over_time(outline: "Outline") -> dict[str, str]:
-    """One data set as paths: a line of steps for the total, and one for what is gone."""
+    """One data set as SVG paths: a line of steps for the total, and one for the spent ε."""
     before = outline.earlier.last.number if outline.earlier else -1
     book = [it for it in outline.spread if it.number > before] or [outline.last]
     stamps = (datetime.fromisoformat(entry.at).timestamp() for entry in book)

@@ -1,7 +1,7 @@
-"""A release as HTML: what may be believed, the picture, the numbers, the guarantee, its making.
+"""A release as HTML: findings, picture, numbers, guarantee, and how it was made.
 
-Pages are made by the templates beside this file, which escape everything that they are given. What
-is here are words, numbers and places in drawings, as plain text.
+The templates beside this file make pages, and escape every value. The functions here return words,
+numbers and positions in drawings, as plain text.
 """
 
 import base64
@@ -53,11 +53,11 @@ if TYPE_CHECKING:  # Jinja2 is loaded when a page is made
     from matplotlib.axes import Axes
 
 # --------------------------------------------------------------------------------------------------
-# A page that stands alone: one stylesheet, and a policy that forbids whatever is not on the page.
+# A self-contained page: one stylesheet, and a content security policy that forbids everything else.
 #
-# No scripts, no fonts, no images, nothing from outside, and no styles but those of `page.css`. All
-# of its rules are about what is inside the class `dpgap`, so that they do not touch a page around
-# it.
+# The page has no scripts, fonts or images, loads nothing, and has no styles but those of
+# `page.css`. All rules there apply only inside the class `dpgap`, so they do not change a page
+# around it.
 
 
 STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
@@ -70,13 +70,13 @@ CELL_STYLE = re.sub(
     lambda size: f"{16 * float(size[1]):g}px",
     _RESET + STYLE.replace("@page { margin: 14mm; }", ""),
 ).replace(".dpgap", ":is(#dpgap, .dpgap)")
-"""The same for a notebook: `#dpgap`, which no element is called, outweighs its other styles."""
+"""The stylesheet for a notebook: no element has the id `dpgap`, but it raises the specificity."""
 
 _TOGETHER = re.compile(r"(?<=[εδp]) (?=[=<≈])|(?<=[εδp] [=<≈]) |(?<=\d) (?=%)")
 
 
 def content_policy(*styles: str) -> str:
-    """The strictest policy that allows these stylesheets, known by their hashes, and nothing else.
+    """The strictest content security policy that allows these stylesheets, by their hashes.
 
     >>> content_policy("p { margin: 0 }")
     "default-src 'none'; style-src 'sha256-7IWhgxoOGTB5NQzjGk9OPt0FwhVeBvZGoWgF9xLLh8c='"
@@ -87,7 +87,7 @@ def content_policy(*styles: str) -> str:
 
 
 def together(sentence: str) -> "Markup":
-    """A sentence, escaped, in which no line ends inside of "ε = 1", "p < 0.001" or "95 %"."""
+    """An escaped sentence without line breaks inside "ε = 1", "p < 0.001" or "95 %"."""
     from markupsafe import Markup
 
     return Markup("&nbsp;").join(_TOGETHER.split(sentence))
@@ -96,21 +96,21 @@ def together(sentence: str) -> "Markup":
 # --------------------------------------------------------------------------------------------------
 # The rows of a release as a dot plot: names and numbers are text, dots and lines are drawn.
 #
-# Every place in the drawing is a share of its width. So it fits a phone and a wide screen, and its
-# letters are as large as those around it.
+# Every position in the drawing is a share of its width. So the drawing fits phones and wide
+# screens, and its letters are as large as those around it.
 
 
 _NEAR_ZERO = 0.1
 """The scale begins at 0 if that takes no more than this share of it."""
 _NARROW = 270
-"""How many pixels wide the drawing is at least: its axis has room on a phone."""
+"""The smallest width of the drawing in pixels: its axis has room on a phone."""
 _LETTER, _PALE = 7.5, "#7ba6e3"
 _LABEL = 20
-"""How many letters of a name a plot shows; of a longer one the beginning and the end."""
+"""The most letters of a name in a plot; of a longer name it shows the beginning and the end."""
 
 
 class Scale(NamedTuple):
-    """Where on the drawing a value lies, and which round numbers stand below it."""
+    """The positions of values on the drawing, and the round numbers on its axis."""
 
     low: float
     high: float
@@ -118,7 +118,7 @@ class Scale(NamedTuple):
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Scale | None":
-        """A scale that shows these values; None where they are too large for that."""
+        """A scale that shows these values; None if they are too large for that."""
         low, high = min(values), max(values)
         if 0 < low <= _NEAR_ZERO * high or low == high > 0:
             low = 0.0
@@ -152,7 +152,7 @@ class Scale(NamedTuple):
         return f"{tick:,.{digits}f}"
 
     def side(self, value: float) -> str:
-        """On which side of a value there is more room for words."""
+        """The side of a value on which there is more room for words."""
         return "start" if float(self(value)[:-1]) < 50 else "end"
 
     def __call__(self, value: float) -> str:
@@ -163,7 +163,7 @@ class Scale(NamedTuple):
 def _picture(release: Measured) -> tuple[Scale | None, float | None, str, list[list[Any]]]:
     """The scale (None if values are too large), the threshold, the units and the rows.
 
-    Rows whose order is not sure stand together.
+    Rows whose order is not sure are in one block.
     """
     rows = rows_of(release)
     for row, shown in zip(rows, release.cells()["estimate"], strict=True):
@@ -250,7 +250,7 @@ def _bars(release: Release) -> tuple[str, list[Any]]:
 
 
 def page(release: Release, title: str | None = None, path: Place | None = None) -> str:
-    """A page that stands alone: its text, or the path of the file that it is written to."""
+    """A self-contained page: its text, or the path of the file that it is written to."""
     question = question_of(release)
     made = release.made.words(None if question is None else question.table)
     title = heading(title, title_of(release))
@@ -279,9 +279,9 @@ def _handed_out(text: str, path: Place | None) -> str:
 
 
 def cell(*releases: Table, words: str = "") -> str:
-    """What a notebook shows of releases: findings, picture and table. The rest is folded.
+    """The HTML that a notebook shows: findings, picture and table. The rest is folded.
 
-    `words` say what several of them came to. Other tables show their rows alone.
+    `words` state the cost of several releases. Tables that are not releases show only their rows.
     """
     if not all(isinstance(each, Release) for each in releases):
         return rendered("table.html", table=releases[0])
@@ -296,7 +296,7 @@ def _said(release: Release, is_alone: bool) -> tuple[str, ...]:
 
 
 def _lead(release: Release) -> Iterator[str]:
-    """How many items are shown of how many, of which rows, and what was spent."""
+    """The numbers of items shown and asked, the filter, and the spent ε."""
     if release.made.again:
         yield release.made.notice
     question = question_of(release)
@@ -317,7 +317,7 @@ def _lead(release: Release) -> Iterator[str]:
 
 
 Guarantee = tuple[list[str], str, dict[str, list[str]]]
-"""Warnings, or else a promise; and conditions of some questions, with the titles of these."""
+"""Warnings, or a promise; and conditions of single questions, with their titles."""
 
 
 def _guarantee(release: Release) -> Guarantee:
@@ -377,14 +377,14 @@ def _used(mechanism: MechanismUsed) -> str:
 # --------------------------------------------------------------------------------------------------
 # Several releases about one table as one page: each answer, then one guarantee for all of them.
 #
-# What is the same for all of them is said once: the guarantee, how to read numbers, how they were
-# made. What a question has of its own is said under its title.
+# The page says only once what is the same for all of them: the guarantee, how to read numbers, how
+# they were made. Under the title of each question it says what is different.
 
 
 def session_page(
     releases: Sequence[Release], words: str, title: str | None = None, path: Place | None = None
 ) -> str:
-    """All releases as one page; `words` say what they cost together."""
+    """All releases as one page; `words` state what they cost together."""
     tables = {asked.table for release in releases if (asked := question_of(release))}
     table = tables.pop() if len(tables) == 1 else None
     many = {0: "No question", 1: "1 question"}.get(len(releases), f"{len(releases):,} questions")
@@ -409,7 +409,7 @@ def _session_reading(release: Release) -> list[str]:
 
 
 def _guarantee_of_all(releases: Sequence[Release]) -> Guarantee:
-    """One guarantee for all releases; conditions of one question stand under its title."""
+    """One guarantee for all releases; conditions of one question are under its title."""
     asked = [(title_of(each), question) for each in releases if (question := question_of(each))]
     questions = [question for _, question in asked]
     exposed = [each.guarantee() for each in questions if not each.is_private]
@@ -438,13 +438,13 @@ def _common(lists: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 # --------------------------------------------------------------------------------------------------
-# The templates, and what they ask of a release.
+# The templates, and the functions that they call.
 
 
 def environment(*packages: str) -> "Environment":
-    """The templates of these packages and our own, in which everything is escaped.
+    """The templates of these packages and of this one; they escape every value.
 
-    Only the stylesheet is taken as it is. `attempt` leaves out a part that cannot be made.
+    Only the stylesheet is not escaped. `attempt` leaves out a part that cannot be made.
     """
     import jinja2
     from markupsafe import Markup

@@ -1,7 +1,7 @@
-"""How values and numbers are written in plain text and JSON, whatever they are.
+"""How values and numbers of any kind are written as plain text and JSON.
 
-Nothing here knows what a release is. Exact numbers are written exactly, and what cannot be written
-is left out rather than stop a release that is paid.
+Nothing here knows what a release is. Exact numbers are written exactly. A part that cannot be
+written is left out: it must not stop a release that is paid.
 """
 
 import json
@@ -27,7 +27,7 @@ from dpgap.printable import DocumentError
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON would have it.
+    """The value as JSON can hold it.
 
     >>> plain((Fraction(7, 10), np.int64(3), None))
     ['7/10', 3, None]
@@ -118,12 +118,12 @@ def number(value: Fraction) -> int | float:
 
 
 # --------------------------------------------------------------------------------------------------
-# Words never cost a release: what cannot be said, tabulated or drawn is left out.
+# Words never cost a release: a sentence, row or picture that cannot be made is left out.
 #
-# A release is paid for before anything is made of it. An archive keeps what was drawn, and nothing
-# that follows from it (`Release.to_archive`). Every sentence, row and picture is made afterwards,
-# and through `attempted`: if one cannot be made, the others are shown all the same. The log gets
-# the kind of the part and the kind of the error, never a value.
+# A release is paid for before anything is made of it. An archive keeps only what was drawn
+# (`Release.to_archive`). Every sentence, row and picture is made afterwards, by `attempted`: if one
+# cannot be made, the others are shown all the same. The log gets the kind of the part and the kind
+# of the error, never a value.
 
 
 T = TypeVar("T")
@@ -133,7 +133,7 @@ _log = logging.getLogger("dpgap.words")
 
 
 def attempted(part: str, otherwise: U, make: Callable[..., T], *given: Any) -> T | U:
-    """Make a part of what is shown; if that fails, log its name and return `otherwise`.
+    """Make a part of the output; if this fails, log its name and return `otherwise`.
 
     >>> attempted("length", 0, len, "fig")
     3
@@ -148,9 +148,9 @@ def attempted(part: str, otherwise: U, make: Callable[..., T], *given: Any) -> T
 # --------------------------------------------------------------------------------------------------
 # JSON that may come from anybody: read within bounds, and written as plain ASCII.
 #
-# What is read is at most `MOST` letters long, and has a bounded number of lists and objects, which
-# take most memory. It has no key twice, no NaN and no infinity, and no number that floats cannot
-# hold. Lists within lists end where Python's own limit is.
+# Text that is read has at most `MOST` letters, and a bounded number of lists and objects, which
+# take most memory. It may not have a key twice, NaN, infinity, or a number that floats cannot hold.
+# Python itself limits the depth of lists within lists.
 
 
 MOST = 1 << 26
@@ -158,7 +158,7 @@ _MOST_BRACKETS = 1 << 22
 
 
 def parsed(text: str | bytes, is_ours: bool = False) -> dict[str, Any]:
-    """The object that a text of JSON holds; one that we wrote ourselves may have any length."""
+    """The object in a text of JSON; a text that dpgap wrote itself may have any length."""
     if not isinstance(text, str | bytes | bytearray):
         raise TypeError(f"text must be str or bytes, not {type(text).__name__}")
     if len(text) > MOST and not is_ours:
@@ -188,7 +188,7 @@ def parsed(text: str | bytes, is_ours: bool = False) -> dict[str, Any]:
 
 
 def written(content: Mapping[str, Any]) -> str:
-    """The object as JSON: a line for each field, and for each object in a list."""
+    """The object as JSON: one line for each field, and for each object in a list."""
     lines = []
     for name, value in content.items():
         if isinstance(value, list) and {*map(type, value)} == {dict}:

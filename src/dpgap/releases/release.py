@@ -1,6 +1,6 @@
-"""What every release is: its promise, its rows, its document, and what selected answers prove.
+"""The types of releases: guarantee, rows, document, estimates, and what leads prove.
 
-Nothing here has ever seen a private number. Each release carries its guarantee in plain words.
+No private number ever gets here. Each release states its guarantee in plain words.
 """
 
 import importlib
@@ -50,8 +50,7 @@ Place = str | PathLike[str]
 # --------------------------------------------------------------------------------------------------
 # When and how a release was made: the time, the version, the ledger's entry, the mechanisms.
 #
-# All of it is noted once, when the release is made. What is shown later depends on the release
-# alone.
+# All of it is recorded once, when the release is made. Later output depends only on the release.
 
 
 TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -72,11 +71,11 @@ class Provenance(NamedTuple):
     dpgap: str
     ledger: LedgerReference | None = None
     again: bool = False
-    """Whether it comes from an archive, where it was paid for before. No document says so."""
+    """Whether it was paid for earlier, and is shown from an archive. No document stores this."""
 
     @property
     def notice(self) -> str:
-        """What must be known of an answer that is shown again; nothing where it is new."""
+        """A warning about an answer that is shown again; empty if the answer is new."""
         charged = (
             f"This answer was paid for on {self.time[:10]}. It is shown again: no ε is charged."
         )
@@ -122,19 +121,19 @@ class MechanismUsed(NamedTuple):
 
 
 NAMES = ("item", "label", "group")
-"""The columns of names, which anybody may have chosen."""
+"""The columns of names; names are untrusted."""
 
 
 class Promise(NamedTuple):
-    """What a release promises, and on what condition."""
+    """The guarantee of a release, and its conditions."""
 
     epsilon: Fraction
     sensitivity: Fraction
     monotonic: bool
     reach: int | None = None
-    """The most answers that one person can change; None where it does not matter."""
+    """The most answers that one person can change; None if it does not matter."""
     delta: Fraction = Fraction(0)
-    """The chance that an item shows which one person alone has; 0 where items are known."""
+    """The chance that an item of only one person is shown; 0 if items are known."""
 
     def __str__(self) -> str:
         which = "each answer" if self.reach is None else f"at most {self.reach:,} answers, each"
@@ -158,14 +157,14 @@ def question_of(release: Any) -> Question | None:
 
 
 def measured_in(question: Question) -> str:
-    """What the numbers are, such as "customer count" or "total amount"."""
+    """The name of the numbers, such as "customer count" or "total amount"."""
     if question.kind == "count" or question.sum is None:
         return f"{column_name(question.unit)} count"
     return f"total {column_name(question.sum)}"
 
 
 def title_of(release: Any) -> str:
-    """What a release is called, as a person would say it; no name in it can do harm."""
+    """The title of a release, for people; all names in it are escaped."""
     question = question_of(release)
     if question is None:
         return str(release._title)
@@ -173,7 +172,7 @@ def title_of(release: Any) -> str:
 
 
 def _of_question(question: Question) -> str:
-    """The title of a question. Columns stand as they are named: no language's plural fits all."""
+    """The title of a question. Names of columns stay as they are: there is no plural for all."""
     if question.kind == "count":
         title = f"Count: {column_name(question.unit)}"
     elif question.is_of_all:
@@ -194,7 +193,7 @@ def _refuse_attribute(release: object, name: str, value: object = None) -> NoRet
 
 
 def _line(table: Any) -> str:
-    """What `repr` shows."""
+    """The line that `repr` returns."""
     epsilon = f"; ε = {readable(table.epsilon)}" if hasattr(table, "epsilon") else ""
     return f"<{type(table).__name__}: {title_of(table)}{epsilon}>".replace("= ≈", "≈ ")
 
@@ -202,7 +201,8 @@ def _line(table: Any) -> str:
 class Showing(NamedTuple):
     """The functions that make documents, sentences, pages and plots of a release.
 
-    They know every kind of release, so they stand above this module: `dpgap.releases` enters them.
+    They know every kind of release, so they are in modules above this one. `dpgap.releases`
+    registers them here.
     """
 
     document: Callable[[Any], dict[str, Any]]
@@ -214,7 +214,7 @@ class Showing(NamedTuple):
 
 
 class Table(ABC):
-    """Something with rows: prints as text, shows as HTML in a notebook, becomes a data frame."""
+    """A value with rows: text when printed, HTML in a notebook, and `to_frame()`."""
 
     __slots__ = ()
 
@@ -255,7 +255,7 @@ class Table(ABC):
         raise ModuleNotFoundError("to_frame() needs pandas or polars: pip install pandas")
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values that JSON can hold; exact numbers are text such as "7/10"."""
+        """All fields as a dictionary that JSON can hold; exact numbers are text such as "7/10"."""
         return {**plain(self), "guarantee": self.guarantee}
 
     @property
@@ -264,7 +264,7 @@ class Table(ABC):
         return self._showing.findings(self)
 
     def cells(self) -> dict[str, list[str]]:
-        """The rows as they are shown, column by column; columns of no numbers are left out."""
+        """The rows as text, column by column; columns without any number are left out."""
         columns = self.columns()
         numbers = [columns[name] for name in columns if name not in (*NAMES, "p")]
         floats = [cell for column in numbers for cell in column if isinstance(cell, float)]
@@ -285,7 +285,7 @@ class Table(ABC):
         return "\n\n".join(filter(None, parts))
 
     def _notice(self) -> str:
-        """What is said before all else."""
+        """The first line of the text; it may be empty."""
         return ""
 
     def _lines(self) -> str:
@@ -296,7 +296,7 @@ class Table(ABC):
         return "\n".join("  ".join(map(str.rjust, row, widths)).rstrip() for row in rows)
 
     def _words(self) -> Iterator[str]:
-        """What is said below the rows."""
+        """The sentences below the rows."""
         names = ("remark", "guarantee")
         return filter(None, (attempted(name, "", getattr, self, name) for name in names))
 
@@ -305,7 +305,7 @@ class Table(ABC):
 
 
 def _shown(cell: Any, name: str, digits: int) -> str:
-    """A cell as it is shown; ends of intervals are rounded outwards. Names are untrusted."""
+    """The text of a cell. Ends of intervals are rounded outwards; names are untrusted."""
     if name in NAMES:
         return visible(plain(cell))
     if not isinstance(cell, float | None):
@@ -323,7 +323,7 @@ def _shown(cell: Any, name: str, digits: int) -> str:
 
 
 def p_text(p: float) -> str:
-    """A p-value with as many digits as one needs.
+    """A p-value with two or three digits.
 
     >>> p_text(0.0004), p_text(0.0321), p_text(0.5)
     ('< 0.001', '0.032', '0.50')
@@ -342,7 +342,7 @@ def _two_ranks(better: int, worse: int, most: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Release(Table):
-    """What every release is besides its rows: when it was made, how, and how to keep it."""
+    """The base of every release: its rows, how and when it was made, and its document."""
 
     epsilon: Fraction
     promise: Promise
@@ -371,37 +371,38 @@ class Release(Table):
         return written(self.to_dict())
 
     def to_archive(self) -> str:
-        """The document as an archive keeps it: what was drawn, without what follows from it.
+        """The document for an archive: only what was drawn.
 
         So no sentence, row or interval is made before a release is archived. `dpgap.read_release`
-        reads it, and makes them.
+        reads this document, and computes them.
         """
         return written(self._showing.drawn(self))
 
     def to_html(self, path: Place | None = None, *, title: str | None = None) -> str:
-        """The text of a page that shows this release and stands alone; with a `path`, the path.
+        """Return this release as the text of a self-contained HTML page, or write it to a file.
 
-        Then the page is written to that file, which is replaced if it is there. `title` is the
-        heading of the page and may be any text. The release and its document do not hold it.
+        With a `path`, the page is written to that file, and the path is returned; an existing file
+        is replaced. `title` is the heading of the page, any text. It is not stored in the release.
         """
         return self._showing.page(self, title, path)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the estimates with their 95 % intervals, or the gaps, with Matplotlib.
 
-        The drawing goes to the Axes `ax`, and nothing else is touched. Without `ax` pyplot makes a
-        figure, which a notebook shows, and which pyplot keeps until you close it.
+        The drawing goes to the Axes `ax`, and nothing else is changed. Without `ax`, pyplot makes a
+        figure. A notebook shows it, and pyplot keeps it until you close it.
         """
         return self._showing.plot(self, ax)
 
     def again(self) -> Self:
-        """The same release, shown again: it was paid for before."""
+        """The same release, marked as shown again: it was paid for before."""
         return self._with(self.made._replace(again=True))
 
     def paid_by(self, reference: Mapping[str, Any]) -> Self:
         """The same release, with the ledger's entry: a mapping of "dataset", "entry" and "hash".
 
-        If it has the "time" of the charge, that is the release's: how long drawing took is private.
+        If it has the "time" of the charge, the release gets this time: the duration of a draw is
+        private.
         """
         entry = LedgerReference(*map(reference.__getitem__, LedgerReference._fields))
         time = reference.get("time", self.made.time)
@@ -415,14 +416,14 @@ class Release(Table):
 
 
 # --------------------------------------------------------------------------------------------------
-# What mechanisms and pipelines release: public values only, ready to read, print and tabulate.
+# The releases of mechanisms and pipelines: public values only.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexRelease(Release):
     """Selected answers and nothing else.
 
-    `indices` are their places among all answers, `labels` their names, if there are any.
+    `indices` are their positions among all answers, `labels` their names, if there are any.
     """
 
     _title: ClassVar[str] = "Selected answers"
@@ -438,11 +439,11 @@ class Selected(IndexRelease):
     """Selected answers, and what proves that they belong."""
 
     evidence: Evidence | None = field(default=None, kw_only=True)
-    """Leads over what winners had to beat; None where the noise can be negative."""
+    """Leads over what winners had to beat; None if the noise can be negative."""
 
     @property
     def line(self) -> Fraction | None:
-        """The threshold that answers had to reach; None where the largest were looked for."""
+        """The threshold that answers had to reach; None if the question was for the largest."""
         if (question := question_of(self)) is not None:
             return question.threshold
         said = (dict(used.parameters).get("threshold") for used in self.mechanisms)
@@ -453,9 +454,9 @@ class Selected(IndexRelease):
     def p_values(self) -> Floats | None:
         """For each answer, the p-value of "it is not truly among the top k", or "not truly above".
 
-        It is how often noise alone would give a lead this long to an answer that does not belong;
-        not the probability that it is wrong. Each is about one answer: for several at once there is
-        `belong`. None without exponential noise; 0 where every answer was selected.
+        It is how often noise alone would give a lead this long to an answer that does not belong.
+        It is not the probability that the answer is wrong. Each is about one answer; use `belong`
+        for several at once. None without exponential noise; 0 if every answer was selected.
         """
         return None if self.evidence is None else self.evidence.p_values(self.indices.size)
 
@@ -474,12 +475,12 @@ class Selected(IndexRelease):
 
     @property
     def is_proved_as_a_set(self) -> bool:
-        """Whether one p-value is about all of them, so that they belong together or not at all."""
+        """Whether one p-value is about all answers: all of them belong, or none does."""
         return self.evidence is not None and len(self.evidence.leads) <= 1
 
     @property
     def nobody_lost(self) -> bool:
-        """Whether everything there was has been selected, so that all of it belongs."""
+        """Whether all answers were selected, so all of them belong."""
         return self.evidence is not None and not self.evidence.leads and self.line is None
 
 
@@ -487,15 +488,15 @@ class Selected(IndexRelease):
 class TopKRelease(Selected):
     """The winners of a Noisy Top-K, best first, and the gaps between them.
 
-    `gaps[i]` is by how much rank i + 1 leads the next rank; the last one is the lead over the
-    best loser (absent where every answer won).
+    `gaps[i]` is the lead of rank i + 1 over the next rank. The last gap is the lead over the best
+    loser; it is absent if every answer won.
     """
 
     _title: ClassVar[str] = "The largest answers"
     gaps: Floats
 
     def gap_between(self, better: int, worse: int) -> float:
-        """By how much rank `better` leads rank `worse`; ranks count from 1."""
+        """The lead of rank `better` over rank `worse`; ranks count from 1."""
         better, worse = _two_ranks(better, worse, self.gaps.size + 1)
         return float(self.gaps[better - 1 : worse - 1].sum())
 
@@ -523,7 +524,7 @@ class MaxRelease(TopKRelease):
 
     @property
     def gap(self) -> float | None:
-        """The lead over the runner-up; None where there was only one answer."""
+        """The lead over the runner-up; None if there was only one answer."""
         return float(self.gaps[0]) if self.gaps.size else None
 
 
@@ -531,8 +532,9 @@ class MaxRelease(TopKRelease):
 class HybridRelease(TopKRelease):
     """The winners of a Hybrid Top-K, best first, and the gaps between them.
 
-    The last gap is over what came next: the line, or the best loser where k answers were found.
-    `p_values` are of "it is not truly above the line and among the winners' number of largest".
+    The last gap is the lead over the threshold; or over the best loser, if k answers were found. If
+    there are m winners, `p_values` are those of "it is not truly above the threshold and among the
+    m largest".
     """
 
     _title: ClassVar[str] = "The largest answers above a threshold"
@@ -551,8 +553,8 @@ class HybridRelease(TopKRelease):
 class AboveRelease(Selected):
     """The answers that a Sparse Vector found above its threshold, in the order asked.
 
-    `gaps[i]` is by how much `indices[i]` is above the threshold, `branch_of[i]` the branch that it
-    cleared. `processed` counts the answers looked at.
+    `gaps[i]` is how far `indices[i]` is above the threshold; `branch_of[i]` is the branch that it
+    passed. `processed` counts the answers that were compared.
     """
 
     _title: ClassVar[str] = "Answers above a threshold"
@@ -591,7 +593,7 @@ class MeasuredValues(Release):
 
     @without_float_errors
     def interval(self, level: float = 0.95) -> Floats:
-        """For each value, the ends of an interval that holds the true one with this confidence."""
+        """For each value, the ends of an interval for the true value, with this confidence."""
         return self.error.ends(self.values, confidence_level(level), self.rounding)
 
     def columns(self) -> dict[str, Sequence[Any]]:
@@ -601,14 +603,14 @@ class MeasuredValues(Release):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured(Selected):
-    """Selected answers with estimates: what a pipeline releases.
+    """Selected answers with estimates, from a pipeline.
 
-    Whatever is shown is ordered by estimate. Ranks here are ranks by estimate, and count from 1.
-    Arrays are in the order of the selection, to which `gaps` refer, unless a table was asked.
+    Output is ordered by estimate. Ranks here are ranks by estimate, and count from 1. Arrays are in
+    the order of the selection, to which `gaps` refer, unless a table was asked.
 
-    `measurements` are the values as measured; `estimates` also use the gaps, and `variances` are
-    theirs, of the noise (rounding to a declared grid is not in them, but it is in intervals).
-    `epsilon` is the guarantee, `spent` what it came to.
+    `measurements` are the measured values; `estimates` also use the gaps. `variances` are those of
+    the estimates' noise, without the rounding to a declared grid; intervals include this rounding.
+    `epsilon` is the guarantee, and `spent` the ε that was spent.
     """
 
     _title: ClassVar[str] = "Selected answers with estimates"
@@ -618,26 +620,26 @@ class Measured(Selected):
     variances: Floats
     spent: Fraction = field()
     centres: str
-    """What intervals are around: "measurements" or "estimates"."""
+    """The centres of intervals: "measurements" or "estimates"."""
     errors: tuple[MeasurementError | LaplaceSum, ...]
     """The errors of these centres: one for all of them, or one for each."""
     rounding: float
-    """The largest distance between a true answer and its place on the grid."""
+    """The largest distance between a true answer and its rounded value on the grid."""
     method: str
     route: str | None = field(default=None, kw_only=True)
     """How a top k was found: "joint" (as a set), "ranked" or "paper"."""
     looked: tuple[tuple[int, float], ...] = field(default=(), kw_only=True)
-    """The ranks that were looked at before, and what was measured there."""
+    """The ranks of the first look, and their measured values."""
     lead: float | None = field(default=None, kw_only=True)
-    """By how much a set's half-margin leads that of every other set; None where it is no set."""
+    """The lead of a set's half-margin over that of every other set; None if it is no set."""
     parts: tuple[tuple[str, Fraction], ...] = field(default=(), kw_only=True)
     """The part of ε that each step of a top k took: to look, to select, to measure."""
     measured_by: MeasurementError | None = field(default=None, kw_only=True)
-    """The error of the measurements, where `errors` are those of the estimates."""
+    """The error of the measurements, if `errors` are those of the estimates."""
 
     @property
     def remark(self) -> str:
-        """The share of ε that each step took, and how far a set leads; nothing without a route."""
+        """The share of ε that each step took, and the lead of a set; empty without a route."""
         if self.route is None:
             return ""
         count, is_histogram = self.indices.size, self.route == HISTOGRAM
@@ -656,13 +658,12 @@ class Measured(Selected):
 
     @without_float_errors
     def interval(self, level: float = 0.95) -> Floats:
-        """For each answer, the ends of an interval that holds the true one; shape (k, 2).
+        """For each answer, the ends of an interval for the true answer; shape (k, 2).
 
         With `method="best"` the confidence holds for the answers that were selected: the interval
-        is the measurement's, which selection does not touch. After a noisy histogram, the interval
-        is that of the noise, given that the answer reached the line. Its lower end is −∞ where the
-        noise gives none. With `method="paper"` it is that of the noise, before looking at who was
-        selected.
+        comes from the measurement, whose noise is independent of the selection. After a noisy
+        histogram, the interval allows for the selection: the noisy count reached the line. Its
+        lower end is −∞ if there is none. With `method="paper"` the interval ignores the selection.
         """
         level = confidence_level(level)
         centres: Floats = getattr(self, self.centres)
@@ -679,12 +680,12 @@ class Measured(Selected):
 
     @without_float_errors
     def difference(self, better: int, worse: int, level: float = 0.95) -> Difference:
-        """By how much rank `better` leads rank `worse`: the estimate, and the ends of an interval.
+        """The lead of rank `better` over rank `worse`: the estimate, and the ends of an interval.
 
         The noise decides which pairs people look at. So the confidence holds for all pairs at
         once, and for the answers that were selected. The interval comes from the measurement
-        alone, which selection does not touch, or allows for the selection. It has no ends if the
-        error of the measurement is unknown.
+        alone, whose noise is independent of the selection, or it allows for the selection. It has
+        no ends if the error of the measurement is unknown.
         """
         better, worse = _two_ranks(better, worse, self.indices.size)
         one, other = self.order[[better - 1]], self.order[[worse - 1]]
@@ -693,7 +694,7 @@ class Measured(Selected):
         return Difference(estimate, low, high)
 
     def ends_of_pairs(self, ones: Integers, others: Integers, level: float = 0.95) -> Floats:
-        """Ends of intervals for how far some answers lead others, for all pairs at once."""
+        """Ends of intervals for the leads of `ones` over `others`, for all pairs at once."""
         low, high, half = self._compared(level)
         ends = (low[ones] - high[others] - half, high[ones] - low[others] + half)
         return np.stack(ends, axis=1)
@@ -712,7 +713,7 @@ class Measured(Selected):
         return tuple(map(tuple, map(np.ndarray.tolist, parts)))
 
     def half_widths_of_leads(self, level: float = 0.95) -> Floats:
-        """How far the lead of each estimate over the next may be off, for all of them at once.
+        """The most that the lead of each estimate over the next is off, for all leads at once.
 
         The interval of a lead is around the difference that was measured. The half-width is long
         enough to hold that interval around the difference of the estimates.
@@ -725,7 +726,7 @@ class Measured(Selected):
         return widths
 
     def _compared(self, level: float) -> tuple[Floats, Floats, float]:
-        """Two ends for each answer, and how far a difference of ends may be off in all pairs.
+        """Two ends for each answer, and the most that a difference of ends is off in all pairs.
 
         A noisy histogram has an interval for each answer. Otherwise both ends are the measurement.
         """
@@ -735,10 +736,10 @@ class Measured(Selected):
         return self.measurements, self.measurements, self.half_width_of_pairs(level)
 
     def half_width_of_pairs(self, level: float = 0.95) -> float:
-        """How far the measured difference of any two answers is off, for all pairs at once.
+        """The most that the measured difference of two answers is off, for all pairs at once.
 
-        After a noisy histogram it is about answers that are clear of the line; `ends_of_pairs` is
-        about all of them.
+        After a noisy histogram this is for answers far above the line; `ends_of_pairs` is for all
+        answers.
         """
         level, error = confidence_level(level), self.measuring_error
         if error is None:
@@ -746,7 +747,7 @@ class Measured(Selected):
         return error.half_width_of_pairs(self.indices.size, level) + 2 * self.rounding
 
     def ends_of_all(self, level: float = 0.95) -> Floats:
-        """For each answer, the ends of an interval; they hold for all of them at once."""
+        """For each answer, the ends of an interval; all intervals hold at once."""
         level, error = confidence_level(level), self.measuring_error
         if error is None:
             return around(self.measurements, math.inf)
@@ -801,7 +802,7 @@ class Measured(Selected):
 
     @property
     def measuring_error(self) -> MeasurementError | None:
-        """What each measurement may be off by; None where it was not kept."""
+        """The error of each measurement; None if it was not kept."""
         own = self.errors[0] if self.errors else None
         return self.measured_by or (None if isinstance(own, LaplaceSum) else own)
 
@@ -823,17 +824,17 @@ HEADINGS = {
     "lead": "lead over next",
     "give_or_take": "give or take",
 }
-"""What columns are called for people, where that is not their name in documents."""
+"""Headings of columns for people, if they differ from the names in documents."""
 _OUTWARDS = {HEADINGS["low"]: math.floor, HEADINGS["high"]: math.ceil}
 
 
 def measured_columns(release: Measured) -> dict[str, list[Any]]:
     """The columns of a release by their names in documents, the largest estimate first.
 
-    `low` is None where the interval has no lower end, and `gap`, which is the selection's own,
-    where it has none for each item. `lead` is by how much the estimate is above that of the next
-    row, and `give_or_take` how far the lead may be off: all leads at once, with the confidence of
-    the intervals. `p` is the p-value of "it does not belong".
+    `low` is None if the interval has no lower end. `gap` is the gap of the selection; it is None if
+    the selection has no gap for each item. `lead` is how far the estimate is above that of the next
+    row. `give_or_take` is the most that the lead is off: for all leads at once, with the confidence
+    of the intervals. `p` is the p-value of "it does not belong".
     """
     order, count = release.order, release.indices.size
     names = release.indices.tolist() if release.labels is None else release.labels
@@ -854,7 +855,7 @@ def measured_columns(release: Measured) -> dict[str, list[Any]]:
 
 
 def rows_of(release: Measured) -> list[dict[str, Any]]:
-    """The same row by row."""
+    """The rows of a release, as a list of dictionaries."""
     columns = measured_columns(release)
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
@@ -866,11 +867,11 @@ def finite(value: float) -> float | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointRelease(Selected):
-    """The top set that a Joint Top-K found: a set, so that the order of its members says nothing.
+    """The top set that a Joint Top-K found. The order of its members has no meaning.
 
-    `lead` is by how much its noisy half-margin leads that of any other set. `p_value` is that of
-    "this is not the true top set": where it is not, so large a lead has at most this chance. It is
-    the p-value of every member.
+    `lead` is the lead of its noisy half-margin over that of any other set. `p_value` is that of
+    "this is not the true top set": if it is not, the chance of a lead this large is at most
+    `p_value`. It is the p-value of every member.
     """
 
     _title: ClassVar[str] = "The set of the largest answers"
@@ -893,34 +894,34 @@ class JointRelease(Selected):
 
 
 # --------------------------------------------------------------------------------------------------
-# What a table was asked, and the answer.
+# A question about a table, and its answer.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableRelease(Measured):
-    """What a table was asked, and the answer: items, the largest estimate first.
+    """A question about a table, and its answer: items, the largest estimate first.
 
-    `gaps` are those of the selection. After a top k, an item's gap is how far it was ahead of the
-    item that the selection ranked next. Where every item was selected there is one gap less, and
-    they are in the order of the selection. Above a threshold, it is by how much.
+    `gaps` are those of the selection. After a top k, an item's gap is its lead over the item that
+    the selection ranked next. If every item was selected, there is one gap less, and gaps are in
+    the order of the selection. Above a threshold, an item's gap is its lead over the threshold.
     """
 
     question: Question
 
 
 # --------------------------------------------------------------------------------------------------
-# What all units come to: one number, with its interval. A count is a total of 1 for each unit.
+# One number about all units, with its interval. A count is a total of 1 for each unit.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Total(MeasuredValues):
-    """What a column adds up to, each unit cut off at public ends: `estimate` and `interval`."""
+    """The total of a column: `estimate` and `interval`. Each unit is cut off at public ends."""
 
     question: Question
 
     @property
     def estimate(self) -> float:
-        """The number with its noise; 0 where that is below 0 and no unit adds less than 0.
+        """The noisy number; 0 if it is below 0 and no unit adds less than 0.
 
         So it lies within its interval. `values` has the number as it was drawn.
         """
@@ -929,9 +930,9 @@ class Total(MeasuredValues):
 
     @without_float_errors
     def interval(self, level: float = 0.95) -> Floats:
-        """The ends of an interval that holds the true number with this confidence.
+        """The ends of an interval for the true number, with this confidence.
 
-        None is below 0 where no unit adds less than 0.
+        No end is below 0 if no unit adds less than 0.
         """
         ends: Floats = MeasuredValues.interval(self, level)[0]
         return ends if self.question.at_least else np.maximum(ends, 0.0)
@@ -947,17 +948,17 @@ class UnitCount(Total):
 
 
 # --------------------------------------------------------------------------------------------------
-# Which share of a count, or of a total, each of the selected items has, and what is left.
+# The share of each selected item in a count or a total, and the rest.
 #
 # The intervals of a release hold for all of its items at once, and for the items that were
-# selected. They and the interval of the whole have half each of what may go wrong, so that all of
-# them hold at once. A share lies between the least and the most that a part within its interval
-# can be of a whole within its own.
+# selected. These intervals, and the interval of the whole, may each fail with half of the allowed
+# chance, so all of them hold at once. A share lies between the least and the largest quotient of a
+# part within its interval and a whole within its interval.
 #
-# What else is known of shares follows from the questions, which are public. Units add 0 or more:
-# then so does a share. A unit has an item or not, and a row has one item: then no share is above 1.
-# For totals of units with several rows, neither is known: one item may have more than the whole if
-# another item has less than 0, and each item is cut by itself.
+# The questions, which are public, say more about shares. If units add 0 or more, no share is below
+# 0. If a unit has an item or not, or a row has one item, no share is above 1. For totals of units
+# with several rows, neither is known: one item may have more than the whole if another item has
+# less than 0, and each item is cut off separately.
 
 
 class Share(NamedTuple):
@@ -965,7 +966,7 @@ class Share(NamedTuple):
 
     item: Any
     estimate: float
-    """NaN where noise has left nothing of the whole."""
+    """NaN if the estimate of the whole is 0."""
     low: float
     high: float
 
@@ -977,7 +978,7 @@ class Shares(Table):
     _title: ClassVar[str] = "Shares of a count or a total"
     items: tuple[Share, ...]
     other: Share | None
-    """What is left; None where items overlap, so that shares do not add up."""
+    """The rest, "other"; None if items overlap, because then shares do not add up."""
     level: float
     notes: tuple[str, ...]
 
@@ -987,7 +988,7 @@ class Shares(Table):
 
     @property
     def guarantee(self) -> str:
-        """What it costs, in plain words."""
+        """The cost in plain words."""
         return "Shares are computed from two releases. They cost no more ε."
 
     def columns(self) -> dict[str, Sequence[Any]]:
@@ -997,7 +998,7 @@ class Shares(Table):
         return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
     def cells(self) -> dict[str, list[str]]:
-        """The rows as they are shown: in per cent."""
+        """The rows as text, in per cent."""
         items, *numbers = self.columns().items()
         return {"item": [visible(plain(item)) for item in items[1]]} | {
             name: [f"{cell:,.1%}" if np.isfinite(cell) else "–" for cell in cells]
@@ -1022,7 +1023,7 @@ def _notes(level: float, asked: Question | None, has_one_each: bool) -> Iterator
 
 
 def _require_whole(part: Question, whole: Question) -> None:
-    """Refuse a whole of other units, rows or amounts, as far as both questions tell."""
+    """Refuse a whole about other units, rows or amounts, as far as both questions state them."""
     kind = "count" if part.sum is None else "total"
     if whole.kind != kind:
         how = f"items are compared by {measured_in(part)}"

@@ -1,4 +1,4 @@
-"""A release as rows and as text: what data frames, documents and the terminal show of it."""
+"""A release as rows and as text, for data frames, documents and the terminal."""
 
 import csv
 import io
@@ -43,7 +43,7 @@ from dpgap.releases.release import (
 def to_json(release: Release, remaining: Fraction | None) -> str:
     """The release document, with what was spent and what an account has left.
 
-    What remains is null where it is unknown.
+    "remaining" is null if it is unknown.
     """
     left = None if remaining is None else readable_text(remaining)
     beside = {
@@ -55,12 +55,12 @@ def to_json(release: Release, remaining: Fraction | None) -> str:
 
 
 def to_csv(release: Release) -> str:
-    """The rows as CSV in which no name is taken for a formula.
+    """The rows as CSV; spreadsheets take no name for a formula.
 
-    Every row ends with the question, the ε and the time (UTC), so that a file says what it is, and
-    every program reads it without being told of a heading. ε is the nearest number; a document has
-    the exact one. A name that begins like a formula gets an apostrophe in front, as spreadsheets
-    themselves do it.
+    Every row ends with the question, the ε and the time (UTC). So a file says what it is, and no
+    program has to skip lines above the names of columns. ε is the nearest number; a document has
+    the exact one. A name that begins like a formula gets an apostrophe in front, as in
+    spreadsheets.
     """
     out = io.StringIO()
     writer = csv.writer(out)
@@ -78,13 +78,13 @@ def to_csv(release: Release) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# What a terminal shows: a release with its table, budget and guarantee; and other tables.
+# Text for a terminal: a release with its table, budget and guarantee; and other tables.
 
 
 Columns = Mapping[str, Sequence[str | Text]]
 
 _NARROWEST = 12
-"""How many letters wide a column of names is at least, if its names are that long."""
+"""The smallest width of a column of names in letters, if its names are that long."""
 
 
 def print_table(columns: Columns, console: Console, names: Container[str] = ()) -> None:
@@ -117,8 +117,8 @@ def print_table(columns: Columns, console: Console, names: Container[str] = ()) 
 def shown(release: Release, remaining: Fraction | None, whose: str = "", note: str = "") -> str:
     """The release as text for this terminal.
 
-    `whose` says whose ε is left; how much may be unknown by now. Without it nothing is said of 0.
-    A `note` stands below.
+    `whose` says whose ε is left; `remaining` is None if it is unknown by now. Without `whose`, an
+    ε left of 0 is not shown. A `note` is printed below.
     """
     console = Console(highlight=False)
     question = question_of(release)

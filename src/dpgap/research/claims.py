@@ -1,8 +1,8 @@
 """The paper's claims beside what was measured, each with a verdict.
 
-Verdicts follow from the numbers by fixed rules: *confirmed* where all points agree, *confirmed in
-part* where at least half do, else *not confirmed*; or *too few runs to tell*. Where a number
-differs from the paper's, the remark says why; nothing is tuned.
+Verdicts follow from the numbers by fixed rules: *confirmed* if all points agree, *confirmed in
+part* if at least half do, else *not confirmed*; or *too few runs to tell*. If a number differs from
+the paper's, the remark says why; nothing is tuned.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ _LUCK = (
 
 
 class Claim(NamedTuple):
-    """What the paper says, what was measured, and whether they agree."""
+    """A claim of the paper, the measurement, and whether they agree."""
 
     figure: int
     statement: str
@@ -40,7 +40,7 @@ Points = Sequence[Result]
 
 
 class Judged(NamedTuple):
-    """What the figures say of a claim."""
+    """The judgement of a claim by the figures."""
 
     measured: str
     verdict: str
@@ -48,7 +48,7 @@ class Judged(NamedTuple):
 
 
 def judge(results: Points) -> list[Claim]:
-    """All claims about the figures that there are results for."""
+    """All claims about figures that have results."""
     return [
         Claim(figure, statement, *judged(points))
         for figure, judges in _JUDGES.items()
@@ -220,4 +220,4 @@ _JUDGES: dict[int, dict[str, Callable[[Points], Judged]]] = {
     },
     4: {"Roughly 40 % of the budget is left after k answers.": _budget_left},
 }
-"""What the paper says, by figure, and what judges it."""
+"""The claims of the paper, by figure, and the functions that judge them."""

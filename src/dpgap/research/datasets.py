@@ -1,11 +1,11 @@
-"""The paper's three data sets, by name: read from files, or made up.
+"""The paper's three data sets, by name: read from files, or synthetic.
 
 A folder may hold the whole files as published (`kosarak.dat`, gzipped or not). It may instead hold
-parts of them, known by name; missing counts are then estimated, and the data set says so. Without
-a folder all three are stand-ins: a curve with the published sizes, and nothing else of the real
-data. Any other file can take their place.
+parts of them with known names; then missing counts are estimated, and the data set says so. Without
+a folder, all three are synthetic: curves with the published sizes, and nothing else from the real
+data. Any other file can replace them.
 
-The queries are the items' counts, in one order that is shuffled once, as the authors' code does.
+The queries are the items' counts, in an order that is shuffled once, as in the authors' code.
 """
 
 import os
@@ -29,7 +29,7 @@ from dpgap.exact.reals import Integers
 
 
 class Counted(NamedTuple):
-    """Items in order and in how many records each occurs; records, where known."""
+    """Items in order, the number of records with each, and the number of records, if known."""
 
     items: Integers
     counts: Integers
@@ -76,10 +76,10 @@ def _has_columns(path: Path, other: str) -> bool:
 
 
 def _count_units(path: Path, unit: str | None, item: str | None) -> tuple[dict[str, int], int]:
-    """In how many units each item occurs, and how many units there are."""
+    """The number of units with each item, and the number of all units."""
     with read_file(str(path), unit, item) as columns:
         own_unit, own_item = quoted(columns.unit), quoted(columns.item)
-        if item is None:  # a word that is no number is refused later
+        if item is None:  # a word that is not a number is refused later
             own_item = f"coalesce({own_item}, -1)"
         rows = columns.table.filter(f"{own_unit} IS NOT NULL AND {own_item} IS NOT NULL")
         counted = f"CAST({own_item} AS VARCHAR), count(DISTINCT {own_unit})"
@@ -136,14 +136,14 @@ OWN = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dataset:
-    """Counts of items, in the order in which they are asked about, and where they come from."""
+    """Counts of items, in the order of the queries, and their source."""
 
     name: str
     counts: Integers
     records: int | None
     source: str
     warning: str = ""
-    """Shown before anything else about the data."""
+    """A warning that is shown before anything else about the data."""
 
     @property
     def items(self) -> int:
@@ -152,11 +152,11 @@ class Dataset:
 
 
 def load_all(folder: str | os.PathLike[str] | None = None) -> list[Dataset]:
-    """The data sets to experiment on.
+    """The data sets for the experiments.
 
-    `folder` is searched for the paper's three; a file instead takes the place of all of them.
-    Without one, the folder that the environment variable DPGAP_DATA names is searched. If that is
-    not set either, all data are made up.
+    `folder` is searched for the paper's three data sets; a file replaces all of them. The default
+    is the folder in the environment variable DPGAP_DATA. If this is not set, all data are
+    synthetic.
     """
     given = folder if folder is not None else os.environ.get(FOLDER_VARIABLE) or None
     if given is None:
@@ -170,7 +170,7 @@ def load_all(folder: str | os.PathLike[str] | None = None) -> list[Dataset]:
 
 
 def load(name: str, folder: Path | None) -> Dataset:
-    """One of the paper's data sets, from a folder or, without one, made up."""
+    """One of the paper's data sets, from a folder; without a folder, synthetic."""
     records, items = PUBLISHED[name]
     if folder is None:
         # The most frequent item is in half of all records, and the rarest in a single one.
@@ -197,7 +197,7 @@ def load(name: str, folder: Path | None) -> Dataset:
 
 
 def _completed(name: str, folder: Path) -> tuple[Counted, str]:
-    """Exact counts of the whole data where known; else the first records' counts, scaled up."""
+    """Exact counts of the whole data if known; else the counts of the first records, scaled up."""
     first, many, exact, least = _PARTS[name]
     part = read_counts(folder / first)
     records, published = PUBLISHED[name]

@@ -1,13 +1,13 @@
 """The paper's experiments, one point at a time.
 
-Counting queries, ε = 0.7 and k = 2…25 unless varied. A Sparse Vector's threshold lies, in each
-run, at a random rank from 2k up to 8k, halfway to the next count; the truth is what is above it.
-Half of ε selects and half measures in figures 1 and 2.
+Counting queries, with ε = 0.7 and k = 2…25 unless varied. In each run, the threshold of a Sparse
+Vector is at a random rank from 2k up to 8k, halfway to the next count; the counts above it are the
+truth. In figures 1 and 2, half of ε selects and half measures.
 
-1. By how much gaps reduce the squared error of measurements, against k.
+1. How much gaps reduce the squared error of measurements, against k.
 2. The same against ε, at k = 10.
 3. How many answers Sparse Vector gives, plain and adaptive, and how good they are, against k.
-4. How much of the budget is left when an adaptive run is stopped after k answers.
+4. How much of the budget is left if an adaptive run is stopped after k answers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -49,7 +49,7 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Some points that come out of the same runs."""
+    """Some points that are computed from the same runs."""
 
     figures: tuple[int, ...]
     dataset: Dataset
@@ -76,7 +76,7 @@ def thresholds_of(dataset: Dataset, k: int, runs: int, rng: np.random.Generator)
 
 
 def tasks(figures: tuple[int, ...], datasets: Sequence[Dataset]) -> Iterator[Task]:
-    """All that must be run for some figures, figure by figure."""
+    """All tasks for some figures, figure by figure."""
     wanted = tuple(figure for figure in (3, 4) if figure in figures)
     for own, every, points in (
         ((1,) if 1 in figures else (), _REDUCTIONS, [(k, EPSILON) for k in KS]),
@@ -144,11 +144,11 @@ _Errors = tuple[Floats, Floats, Floats, Floats]
 
 
 def _errors(pipeline: MeasuredTopK | MeasuredAbove, found: MeasuredRuns) -> _Errors:
-    """Summed over each run: squared errors of estimates and of Laplace measurements, and what
+    """Sums over each run: squared errors of estimates and of Laplace measurements, and what
     theory expects of both for the branches taken.
 
-    The best method measures otherwise. It is compared with what Laplace measurements would have
-    had on average at the same ε, which is known.
+    The best method has other measurements. It is compared with the known mean error of Laplace
+    measurements at the same ε.
     """
     selected = found.selected
     improved = selected.sums((found.estimates - found.truth) ** 2)
@@ -227,7 +227,7 @@ def _adaptivity(task: Task, runs: int, seed: np.random.SeedSequence) -> Iterator
 def _measures(
     mechanism: SparseVector, counts: Integers, thresholds: Floats, found: AboveRuns
 ) -> Iterator[tuple[int, str, Floats]]:
-    """All that is averaged over runs, by figure and name."""
+    """All values that are averaged over runs, by figure and name."""
     yield 3, "answers", found.found.astype(np.float64)
     if len(mechanism.ways) > 1:
         for way in mechanism.ways:
@@ -242,9 +242,9 @@ def _measures(
 
 
 def _left_after(mechanism: SparseVector, found: AboveRuns, answers: int) -> Floats:
-    """The share of ε that would be left if each run were stopped after so many answers.
+    """The share of ε that would be left if each run stopped after `answers` answers.
 
-    A run that found fewer leaves what it left.
+    For a run that found fewer, it is the share that this run left.
     """
     starts = found.found.cumsum() - found.found
     early = np.arange(found.run.size) - starts[found.run] < answers

@@ -51,12 +51,12 @@ def _render(draw_on: Any, *given: Any) -> bytes:
 
 
 def _smaller(svg: bytes) -> bytes:
-    """The same drawing in half the bytes: a tenth of a point is fine enough."""
+    """The same drawing in half the bytes: coordinates are rounded to a tenth of a point."""
     text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg.decode(), flags=re.DOTALL)
     text = re.sub(r"(\d+\.\d)\d+", r"\1", text)
     text = re.sub(r"\s*\n\s*", "\n", text)
     text = re.sub(r" ?\n(?=[LzMCQ\"])", " ", text)
-    # What many elements share is said once; names begin with a letter of this drawing's own.
+    # Styles that many elements share are written once; names begin with a letter of this drawing.
     own = "s" + hashlib.sha256(svg).hexdigest()[:4]
     styles: dict[str, str] = {}
 
@@ -112,7 +112,7 @@ def _panels(page: Any, rows: Mapping[str, Panel], columns: Sequence[str], x: str
 
 
 def _from_zero(panels: Any) -> None:
-    """Let all panels begin at zero. It is done last, because panels of a row share an axis."""
+    """Let all panels begin at zero. Call this last, because panels of a row share an axis."""
     for axes in panels.flat:
         axes.set_ylim(bottom=0)
 

@@ -1,4 +1,4 @@
-"""The page that sets claims beside measurements: as HTML that stands alone, and as Markdown."""
+"""The page that compares claims with measurements: as self-contained HTML, and as Markdown."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -24,12 +24,12 @@ Rows = list[list[str]]
 
 
 def warnings_about(datasets: Sequence[Dataset]) -> list[str]:
-    """What must be said of the data first: that they are made up, or shown without privacy."""
+    """Warnings about the data: that they are synthetic, or shown without privacy."""
     return [each for each in dict.fromkeys(data.warning for data in datasets) if each]
 
 
 def _tables(claims: Sequence[Claim], datasets: Sequence[Dataset]) -> dict[str, Rows]:
-    """The page's tables by title; the first row of each is its head."""
+    """The page's tables by title; the first row of each has the headings."""
     data = [["data set", "records", "items", "in the paper", "source"]]
     for each in datasets:
         records = "unknown" if each.records is None else f"{each.records:,}"
@@ -51,7 +51,7 @@ def as_html(
     for name in (each for each in TITLES if each in figures):
         text = figures[name].decode()
         text = text[text.index("<svg") :]
-        for before in ('id="', "url(#", 'href="#'):  # or it would clash with other drawings
+        for before in ('id="', "url(#", 'href="#'):  # so no two drawings share a name
             text = text.replace(before, f"{before}{name}-")
         drawn[name] = text
     return _rendered(

@@ -1,7 +1,7 @@
-"""Running the experiments on all cores and writing down what came out, figure by figure.
+"""Run the experiments on all cores, and write the results, figure by figure.
 
-Every file is written whole or not at all, and a figure's files as soon as its last point is in. So
-an interrupted reproduction leaves the figures that were finished, and nothing else.
+Every file is written completely or not at all; the files of a figure, as soon as its last point is
+finished. So an interrupted reproduction leaves the finished figures, and nothing else.
 """
 
 import json
@@ -28,7 +28,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class ReproductionPlan:
-    """What to reproduce, on what, how often."""
+    """The figures to reproduce, the data sets, and the number of runs."""
 
     datasets: Sequence[Dataset]
     figures: tuple[int, ...] = FIGURES
@@ -99,5 +99,5 @@ def write(path: Path, content: str | bytes) -> None:
 
 
 def as_json(results: Sequence[Result]) -> str:
-    """A list of objects, one a point."""
+    """A list of objects, one for each point."""
     return json.dumps([each._asdict() for each in results], indent=0) + "\n"

@@ -1,4 +1,4 @@
-"""Many runs of a mechanism or a pipeline, in batches, and what comes out of them."""
+"""Many runs of a mechanism or a pipeline, in batches, and their results."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -31,10 +31,10 @@ from dpgap.pipelines.routes import JointRoute, PaperRoute, RankedRoute
 from dpgap.simulation.selections import Ranked, Rng, best_runs, draw, draw_shells, sift_runs
 
 # --------------------------------------------------------------------------------------------------
-# What many simulated runs look like: arrays, one row a run, or one entry an answer found.
+# Results of many simulated runs: arrays with one row for each run, or one entry for each answer.
 #
-# They hold what a release would have shown, in the same units. Simulations know the private
-# answers, so nothing here is private and nothing here may be published about real people.
+# They hold what a release would have shown, in the same units. Simulations use the true answers, so
+# results are not private: nothing here may be published about real people.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +42,7 @@ class Runs:
     """Results of some runs, which can be joined with those of others."""
 
     def __init_subclass__(cls) -> None:
-        """Name the results instead of showing all of them."""
+        """Set a `repr` that lists the names of results, not their values."""
         cls.__repr__ = _names  # type: ignore[assignment,method-assign]
 
     @classmethod
@@ -66,40 +66,40 @@ def _join(values: list[Any]) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WinnerRuns(Runs):
-    """Runs that have k winners each: their `indices`, one row a run."""
+    """Runs with k winners each: their `indices`, one row for each run."""
 
     indices: Integers
 
     def sums(self, values: Floats) -> Floats:
-        """The sum over each run of values that have one entry a winner."""
+        """The sum over each run, of values with one entry for each winner."""
         sums: Floats = values.sum(axis=1)
         return sums
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopKRuns(WinnerRuns):
-    """Runs of a Noisy Top-K: `indices` and `gaps` as released, one row a run."""
+    """Runs of a Noisy Top-K: `indices` and `gaps` as released, one row for each run."""
 
     gaps: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointRuns(WinnerRuns):
-    """Runs of a Joint Top-K: `indices` of the set, one row a run, and its lead in each run."""
+    """Runs of a Joint Top-K: `indices` of the set, one row for each run, and its lead."""
 
     leads: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HistogramRuns(Runs):
-    """Runs of a noisy histogram: all its noisy `values`, one row a run."""
+    """Runs of a noisy histogram: all its noisy `values`, one row for each run."""
 
     values: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoutedRuns(TopKRuns):
-    """Runs of the best method, each on its route: a number in the pipeline's `routes`.
+    """Runs of the best method, each on its route: an index in the pipeline's `routes`.
 
     `gaps` are NaN in runs that chose a set; `leads` are NaN in runs that ranked the winners.
     """
@@ -112,9 +112,9 @@ class RoutedRuns(TopKRuns):
 class FoundRuns(Runs):
     """Runs that may each find a different number of answers.
 
-    One entry an answer found, run by run: `indices` and `gaps` are as released, and `run` says
-    which run it belongs to. One entry a run: `found` answers, and the ε that was `spent` (as a
-    float).
+    These have one entry for each answer found, run by run: `indices` and `gaps` as released, and
+    `run`, the number of the run. These have one entry for each run: `found`, the number of answers,
+    and `spent`, the ε that was spent (as a float).
     """
 
     indices: Integers
@@ -128,7 +128,7 @@ class FoundRuns(Runs):
         return np.repeat(np.arange(self.found.size), self.found)
 
     def sums(self, values: Floats | Integers) -> Floats:
-        """The sum over each run of values that have one entry an answer found."""
+        """The sum over each run, of values with one entry for each answer found."""
         totals: NDArray[Any] = np.bincount(self.run, values, self.found.size)
         return totals
 
@@ -142,8 +142,8 @@ class HybridRuns(FoundRuns):
 class AboveRuns(FoundRuns):
     """Runs of a Sparse Vector: the answers of each run come in the order asked.
 
-    One entry an answer found more: `branch_of`, as released. One entry a run more: the `used`
-    units of budget (exact), and the `processed` answers looked at.
+    Also with one entry for each answer found: `branch_of`, as released. Also with one entry for
+    each run: the `used` units of budget (exact), and the number of `processed` answers.
     """
 
     branch_of: Integers
@@ -153,7 +153,7 @@ class AboveRuns(FoundRuns):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredRuns(Runs):
-    """Runs of a pipeline: what was selected, and what was measured of each selected answer.
+    """Runs of a pipeline: the selected answers, and their measurements.
 
     `measurements`, `estimates`, their `variances` as released and the `truth` have the shape of
     `selected.indices`.
@@ -168,17 +168,17 @@ class MeasuredRuns(Runs):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProgramRuns(Runs):
-    """Runs of any other mechanism: what its program said in each of them."""
+    """Runs of any other mechanism: the output of its program in each run."""
 
     outputs: list[Any]
 
 
 # --------------------------------------------------------------------------------------------------
-# Mechanisms of users: any program that `run`s on answers and noise, on float noise.
+# Users' mechanisms: any program with `run(answers, noise)`, on float noise.
 
 
 class FloatNoise:
-    """Float noise for programs: what `run(answers, noise)` draws from in one run."""
+    """Float noise for programs: `run(answers, noise)` draws from it in one run."""
 
     __slots__ = ("_left", "_rng")
 
@@ -187,7 +187,7 @@ class FloatNoise:
         self._left: dict[ShellNoise, list[float]] = {}
 
     def draw(self, law: Law | ShellNoise) -> float:
-        """The next draw, from `law`; of noise for many values, the next coordinate."""
+        """The next draw from `law`; if the law is for many values, the next coordinate."""
         require_law(law)
         if not isinstance(law, ShellNoise):
             return float(draw(law, self._rng, 1)[0])
@@ -219,7 +219,7 @@ def program_runs(mechanism: Any, answers: ArrayLike) -> Callable[[slice, Rng], P
 
 
 def _answers_for(mechanism: Any, answers: ArrayLike) -> NDArray[Any]:
-    """Answers for a program: on the grid where dpgap's own mechanism, which it extends, has one."""
+    """Answers for a program; on the grid, if it extends a mechanism of dpgap that has one."""
     is_pipeline = isinstance(mechanism, MeasuredTopK | MeasuredAbove)
     base = mechanism.selection if is_pipeline else mechanism
     if isinstance(base, NoisyTopK | JointTopK | SparseVector):
@@ -233,9 +233,9 @@ def _answers_for(mechanism: Any, answers: ArrayLike) -> NDArray[Any]:
 
 
 # --------------------------------------------------------------------------------------------------
-# How a batch of runs is made: from a mechanism, its answers and a generator of random numbers.
+# Batches of runs, from a mechanism, its answers and a generator of random numbers.
 #
-# A `Batch` is asked for some of the runs at a time. It is the same function for all of them.
+# A `Batch` is a function that makes some of the runs. All runs of a simulation use the same one.
 
 
 Batch = Callable[[slice, Rng], Any]
@@ -327,7 +327,7 @@ def _selecting(mechanism: NoisyTopK | JointTopK | HybridTopK, ranked: Ranked) ->
 
 
 def _joint(mechanism: JointTopK, ranked: Ranked) -> Batch:
-    """The release's own code chooses the sets, from seeded bits."""
+    """Batches of runs; the code of releases chooses the sets, from seeded bits."""
     values, sizes = np.unique(ranked.answers, return_counts=True)
     classes = Classes(values, sizes, mechanism.k)
     half = Grid(mechanism.grid).width / 2
@@ -347,7 +347,7 @@ def _seeded(rng: Rng) -> InsecureSeededBits:
 
 
 def _hybrid(mechanism: HybridTopK, ranked: Ranked) -> Batch:
-    """The line is one more answer, the last; what is ranked below it is left out."""
+    """Batches of runs. The line is one more answer, the last; those ranked below are dropped."""
     program, line = mechanism.in_steps(), ranked.answers.size
     answers = np.append(ranked.answers, int(program.threshold))
     ranked = Ranked.of(answers - int(answers.max()))
@@ -368,7 +368,7 @@ def _hybrid(mechanism: HybridTopK, ranked: Ranked) -> Batch:
 
 
 class _Thresholds(NamedTuple):
-    """One for each run: as stated, in whole steps, and how far these are above."""
+    """Thresholds, one for each run: as stated, in whole steps, and the excess of the steps."""
 
     stated: Floats
     whole: Integers
@@ -424,9 +424,9 @@ def _thresholds(mechanism: SparseVector, thresholds: ArrayLike | None, runs: int
 # --------------------------------------------------------------------------------------------------
 # Many runs of a pipeline at once: select, measure, estimate, as `dpgap.pipelines.arrays` does.
 #
-# Estimates are computed by the code of releases, all runs side by side; for the paper's above a
-# threshold it is written anew, and tests compare both. The best method's estimates are integrated
-# numerically for every run: that takes most of the time.
+# The code of releases computes the estimates, for all runs at once. The paper's estimates above a
+# threshold have their own code here, and tests compare both. The best method's estimates need
+# numerical integration for every run; this takes most of the time.
 
 
 def measure_top_k(
@@ -442,7 +442,7 @@ def measure_top_k(
     gaps = np.empty((len(truth), 0))
     if isinstance(selected, TopKRuns):
         gaps = selected.gaps
-    else:  # the members of a set are shown largest first
+    else:  # a release shows the members of a set largest first
         order = np.argsort(-measurements, axis=1, kind="stable")
         selected = JointRuns(np.take_along_axis(selected.indices, order, axis=1), selected.leads)
         truth = np.take_along_axis(truth, order, axis=1)
@@ -469,7 +469,7 @@ def measure_above(
 def _paper_above(
     pipeline: MeasuredAbove, truth: Integers, selected: AboveRuns, thresholds: Floats, rng: Rng
 ) -> tuple[Floats, Floats, Floats]:
-    """Measurements whose noise grows with how many there are, weighted with gaps by variance."""
+    """Laplace measurements, whose noise grows with their number, combined with gaps by variance."""
     selection, measurement = pipeline.selection, pipeline.measurement
     assert isinstance(measurement, Laplace)
     grid = Grid(measurement.grid).width
@@ -492,9 +492,9 @@ def _paper_above(
 def _best_above(
     pipeline: MeasuredAbove, truth: Integers, selected: AboveRuns, thresholds: Floats, rng: Rng
 ) -> tuple[Floats, Floats, Floats]:
-    """Joint measurements; runs that found equally many are taken together.
+    """Joint measurements; runs with the same number of answers are computed together.
 
-    The estimates know one threshold, the selection's. All is moved there, and back.
+    Estimates use one threshold, that of the selection. So values are shifted to it, and back.
     """
     selection, measurement = pipeline.selection, pipeline.measurement
     assert isinstance(measurement, Joint)
@@ -523,7 +523,7 @@ def measure(
 ) -> Floats:
     """Released values of answers in the selection's steps; one row for every run.
 
-    The measurement's grid is `finer` than the selection's, unless said as a pipeline has it.
+    The measurement's grid is `finer` than the selection's; the default is that of pipelines.
     """
     (runs, count), grid = truth.shape, Grid(measurement.grid).width
     noise = measurement.draws(count, runs, _seeded(rng))
@@ -538,9 +538,9 @@ def _floats(steps: NDArray[Any], grid: float) -> Floats:
 
 
 # --------------------------------------------------------------------------------------------------
-# Many runs of the best method: look, decide, and take in each run the route that was decided on.
+# Many runs of the best method: look, decide, and take the chosen route in each run.
 #
-# The very code of releases decides. Runs on the same route are selected and measured together.
+# The code of releases decides. Runs on the same route are selected and measured together.
 
 
 def measured_batch(pipeline: MeasuredTopK, ranked: Ranked) -> Batch:
@@ -570,7 +570,7 @@ def measured_batch(pipeline: MeasuredTopK, ranked: Ranked) -> Batch:
 
 
 def _together(routes: Integers, k: int, found: list[tuple[Integers, MeasuredRuns]]) -> MeasuredRuns:
-    """The runs of all routes, each at its place; what a route does not have is not a number."""
+    """The runs of all routes, in the order of runs; values that a route does not have are NaN."""
     shape = routes.size, k
     selected = RoutedRuns(
         np.empty(shape, dtype=np.int64),
@@ -618,14 +618,14 @@ def simulate(
     answers
         An array.
     runs
-        How many runs. All are returned at once: where they are too many for memory, take them from
+        How many runs. All are returned at once. If they are too many for memory, use
         `dpgap.simulation.batches`.
     seed
         The same seed gives the same runs.
     thresholds
-        For every run of a Sparse Vector a threshold of its own; fastest in order of size.
+        A threshold for each run of a Sparse Vector; sorted thresholds are fastest.
     max_answers
-        After how many answers each run of a Sparse Vector stops.
+        Each run of a Sparse Vector stops after this many answers above.
 
     >>> import dpgap
     >>> runs = dpgap.simulate(dpgap.NoisyMax(epsilon=1), [90, 50, 10], runs=5, seed=1)

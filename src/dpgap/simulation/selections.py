@@ -1,8 +1,8 @@
 """Many runs of a selection at once, on float noise: Noisy Top-K and Sparse Vector.
 
-For a Top-K the largest answers are drawn and ranked in every run. The best k + 1 of them set that
-run's bar; of all other answers only those that reach it are looked at. What comes out is what a
-release shows: indices, and the floors of the leads over the best loser.
+For a Top-K the largest answers are drawn and ranked in every run. The best k + 1 of them set the
+bar of this run; of all other answers only those that reach the bar are drawn. The results are what
+a release shows: indices, and the floors of the leads over the best loser.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ from dpgap.mechanisms.top_k import NoisyTopK
 # --------------------------------------------------------------------------------------------------
 # Float noise for simulation: fast, seeded, not secure, and never part of a release.
 #
-# Beside plain draws there are the two things that make simulation cheap without changing any law:
-# drawing noise *given* that it reaches a point, and finding the few hits among very many cells that
-# are each hit with the same small chance, in time that grows with the hits only.
+# Two methods make simulation fast without changing any law: drawing noise *given* that it reaches a
+# point, and finding the few hits among very many cells that all have the same small chance, in time
+# that grows only with the hits.
 
 
 Rng = np.random.Generator
@@ -50,7 +50,7 @@ def draw_shells(law: ShellNoise, rng: Rng, runs: int) -> Floats:
 
 
 def hits(rng: Rng, cells: int, chance: float) -> Integers:
-    """Which of `cells` independent cells, each hit with this chance, are hit; in order."""
+    """The sorted indices of hits among `cells` independent cells with this chance."""
     if chance >= 1:
         return np.arange(cells)
     if chance < _RARE:
@@ -66,14 +66,14 @@ def hits(rng: Rng, cells: int, chance: float) -> Integers:
 
 
 # --------------------------------------------------------------------------------------------------
-# Answers in order of size, and where the few that matter end.
+# Answers in order of size, and the border after the few that matter.
 #
 # The *bar* of a run is the noisy value that an answer must reach to matter in it. Most answers are
 # far too small for that in nearly every run, and they are not drawn one by one. Each reaches the
 # bar with a known chance. So the few that do are found directly, in *strata* (groups of similar
 # answers), and are given noise that reaches the bar. The law is exactly that of drawing them all.
 #
-# The *border* is the rank where drawing every answer ends. Where it lies changes the speed alone.
+# The *border* is the rank up to which every answer is drawn. It changes only the speed.
 
 
 _FEW = 8.0
@@ -84,7 +84,7 @@ class Ranked(NamedTuple):
 
     answers: Integers
     order: Integers
-    """Places in the order given, largest answer first."""
+    """Indices in the given order, largest answer first."""
     descending: Floats
     """The answers, largest first."""
     borders: Integers
@@ -111,9 +111,9 @@ class Ranked(NamedTuple):
         return self._replace(answers=answers, descending=answers[self.order].astype(np.float64))
 
     def hits_from(self, needs: list[tuple[Law, Floats]]) -> Floats:
-        """For each bar and border, about how many answers from there on reach the bar, at most.
+        """For each bar and border, about the most answers from there on that reach the bar.
 
-        `needs` are the laws that an answer is drawn from, and the bars that it must then reach.
+        `needs` are pairs of a law that an answer is drawn from, and the bars that it must reach.
         """
         starts, sizes = self.borders[:-1], np.diff(self.borders)
         hits_from = np.zeros((needs[0][1].size, starts.size))
@@ -147,7 +147,7 @@ class Ranked(NamedTuple):
             kept = rng.random(cells.size) * most < law.tail(distance)
             runs.append(run[kept])
             ranks.append(rank[kept])
-            assert isinstance(law, MemorylessLaw)  # of others every answer is drawn
+            assert isinstance(law, MemorylessLaw)  # for others, every answer is drawn
             noise = law.beyond(distance[kept], 1 - rng.random(run[kept].size))
             values.append(self.descending[rank[kept]] + noise)
         if not runs:
@@ -164,7 +164,7 @@ _COST_OF_A_HIT = 16.0
 
 
 def best_runs(program: NoisyTopK, ranked: Ranked, runs: int, rng: Rng) -> tuple[Integers, Floats]:
-    """The places of the best k + 1, in order, and their noisy answers; one row a run."""
+    """The indices of the best k + 1, in order, and their noisy answers; one row for each run."""
     border, cost_of_hits = _border(program, ranked, rng)
     at_once = max(1, int(_AT_ONCE / max(border, cost_of_hits)))
     parts = [
@@ -175,9 +175,9 @@ def best_runs(program: NoisyTopK, ranked: Ranked, runs: int, rng: Rng) -> tuple[
 
 
 def _border(program: NoisyTopK, ranked: Ranked, rng: Rng) -> tuple[int, float]:
-    """Where drawing every answer ends, and about how much the hits beyond it cost a run.
+    """The border, and about how much the hits beyond it cost in each run.
 
-    Only answers before the border set the bar. One trial run says how high it may be.
+    Only answers before the border set the bar. One trial run estimates its height.
     """
     need = min(program.k + 1, ranked.size)
     if not isinstance(program.law, MemorylessLaw) or ranked.size <= 2 * need:
@@ -196,7 +196,7 @@ def _border(program: NoisyTopK, ranked: Ranked, rng: Rng) -> tuple[int, float]:
 
 
 def _bars(program: NoisyTopK, ranked: Ranked, need: int, borders: Integers, rng: Rng) -> Floats:
-    """A cautious bar for each border: what the last of the best before it had in one run."""
+    """A cautious bar for each border: in one run, the `need`-th best value before it."""
     noisy = ranked.descending + draw(program.law, rng, ranked.size)
     best, bars = np.empty(0), []
     for first, end in pairwise([0, *borders.tolist()]):
@@ -221,7 +221,7 @@ def _select(
 
 
 def _best(noisy: Floats, need: int) -> Integers:
-    """Places of the largest in every row, in order."""
+    """Indices of the largest in every row, in order."""
     some = np.argpartition(noisy, -need, axis=1)[:, -need:]
     order = np.argsort(np.take_along_axis(noisy, some, axis=1), axis=1)[:, ::-1]
     return np.take_along_axis(some, order, axis=1)
@@ -230,7 +230,7 @@ def _best(noisy: Floats, need: int) -> Integers:
 def _insert(
     ranks: Integers, values: Floats, run: Integers, new_ranks: Integers, new_values: Floats
 ) -> None:
-    """Let newcomers take their places in the rankings of their runs, which keep their length."""
+    """Insert new values into the rankings of their runs; the rankings keep their length."""
     order = np.argsort(run, kind="stable")
     run, new_ranks, new_values = run[order], new_ranks[order], new_values[order]
     touched, first, count = np.unique(run, return_index=True, return_counts=True)
@@ -251,11 +251,11 @@ def _insert(
 # --------------------------------------------------------------------------------------------------
 # Many runs of Sparse Vector at once, on float noise: plain, adaptive, with any branches.
 #
-# About a thousand runs are taken at a time. Thresholds that come in order of size make it fastest:
-# runs side by side then agree on which answers are near. Near answers are drawn in the order of the
-# stream, some at a time, until every run has stopped. Of all others only those that clear a branch
-# are looked at. What comes out is what a release shows: floors on the grid, against a floored
-# threshold. The release's own code decides how runs pay for answers and when they stop.
+# About a thousand runs are computed at a time. Sorted thresholds are fastest, because then
+# neighbouring runs have the same near answers. Near answers are drawn in the order of the stream,
+# some at a time, until every run has stopped. Of all others, only those that clear a branch are
+# drawn. The results are what a release shows: floors on the grid, compared with a floored
+# threshold. The code of releases decides how runs pay for answers and when they stop.
 
 
 Branches = NDArray[np.int8]
@@ -290,7 +290,7 @@ def sift_runs(
 
 
 class _Stream(NamedTuple):
-    """A Sparse Vector, the answers that it is asked about, and the runs that ask."""
+    """A Sparse Vector, its stream of answers, and its runs."""
 
     program: SparseVector
     ranked: Ranked
@@ -298,9 +298,9 @@ class _Stream(NamedTuple):
     rng: Rng
 
     def borders(self, thresholds: Floats) -> Integers:
-        """Where drawing every answer ends, for blocks with these lowest thresholds.
+        """The borders for blocks with these lowest thresholds.
 
-        It is the cheapest choice, but the largest answer is always drawn.
+        They are the cheapest choice, but the largest answer is always drawn.
         """
         ranked, ways = self.ranked, self.program.ways
         if not all(isinstance(way.law, MemorylessLaw) for way in ways):
@@ -349,7 +349,7 @@ class _Stream(NamedTuple):
 def _clear(
     program: SparseVector, answers: Integers, thresholds: Floats, rng: Rng
 ) -> tuple[Branches, Floats]:
-    """Try every branch in turn on whatever has not cleared one before; one row a run."""
+    """Try the branches in turn on answers that cleared none before; one row for each run."""
     over = answers.astype(np.float64) - thresholds[:, None]
     gaps = draw(program.ways[0].law, rng, *over.shape)
     gaps += over
@@ -368,13 +368,13 @@ def _clear(
 def _put(
     far: FoundAbove, runs: Integers, some: Integers, near: Flags, branches: Branches, gaps: Floats
 ) -> None:
-    """Replace what was drawn for far answers by the few that clear a branch."""
+    """Replace the outcomes of far answers by those of the few that clear a branch."""
     branches[:, ~near] = 0
     row, column = np.searchsorted(runs, far.runs), np.searchsorted(some, far.indices)
     known = (row < runs.size) & (column < some.size)
     known[known] = (runs[row[known]] == far.runs[known]) & (
         some[column[known]] == far.indices[known]
     )
-    # The cheapest branch that an answer clears comes last, and stays.
+    # The cheapest branch that an answer clears is written last, and stays.
     branches[row[known], column[known]] = far.branches[known]
     gaps[row[known], column[known]] = far.gaps[known]

@@ -1,1 +1,1 @@
-"""Engines that keep the data and count them: `base` says what is asked of one."""
+"""Engines that keep the data and count them: `base` has the interface."""

@@ -1,14 +1,14 @@
-"""Engines that keep the data: little is asked of them, and little crosses the wire.
+"""Engines that keep the data: the interface is small, and few data cross the network.
 
 An engine counts the distinct units of every item and *freezes* the result, a table with a row for
-each item, inside itself. From then on everything is read from that one table, so that a release
-never mixes two states of the data. The driver is the process that asks. It fetches the count of
-counts: how many items have each count. Winners are asked for as "the j-th item with this count",
-all of them in one statement. Each j is random, so it does not matter how that statement numbers
-the members of a count.
+each item, inside itself. From then on everything is read from this one table, so a release never
+mixes two states of the data. The *driver* is the process that asks. It fetches the count of counts:
+how many items have each count. It asks for winners as "the j-th item with this count", all of them
+in one statement. Each j is random, so the order in which the statement numbers the members of a
+count does not matter.
 
-Engines quote rows in their messages and logs. Nothing of theirs passes through: what fails once
-the data has been counted ends in an `EngineError` in words of our own.
+Engines quote rows in their messages and logs. None of these messages passes through: a failure
+after counting becomes an `EngineError` in our own words.
 """
 
 import secrets
@@ -30,17 +30,17 @@ T = TypeVar("T")
 Row = tuple[Any, ...]
 Batch = dict[str, NDArray[Any]]
 Member = tuple[int, int]
-"""A count, and a place among the items that have it: from 0 up."""
+"""A count, and an index (from 0) among the items that have this count."""
 
 FEW = 64
-"""Up to this many members are looked up one by one, so that an engine can stop early."""
+"""Up to this many members are looked up one by one; so an engine can stop early."""
 
 _ALIKE = ["a", "A", "a ", "á", "a\u0301", "ß", "ss", "7", "７"]
 """Texts that are different, and equal under one collation or another."""
 
 _STOPPED = (
     "the engine that holds the data stopped or refused before the answer was complete: nothing was "
-    "released, and what was reserved for it stays charged"
+    "released, and the ε that was reserved stays charged"
 )
 
 
@@ -50,7 +50,7 @@ def fresh_name() -> str:
 
 
 def lazy(native: Any) -> Lazy:
-    """What an engine has, as a frame of Narwhals."""
+    """An engine's own frame, as a frame of Narwhals."""
     frame: Lazy = nw.from_native(native)
     return frame
 
@@ -60,7 +60,7 @@ class EngineError(RuntimeError):
 
 
 class Engine(ProcessBound, ABC):
-    """What is asked of an engine. Frames are Narwhals' lazy frames, whatever is inside."""
+    """The interface of an engine. All frames are lazy frames of Narwhals."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Engine(ProcessBound, ABC):
             yield batch
 
     def members(self, frozen: Lazy, wanted: Sequence[Member]) -> list[Any]:
-        """For each count and place: that item of the frozen counts."""
+        """The item of the frozen counts, for each count and index."""
         if not wanted:
             return []
         rows = self.ask(self._members, frozen.to_native(), wanted)
@@ -87,7 +87,7 @@ class Engine(ProcessBound, ABC):
         return [found[each] for each in wanted]
 
     def ask(self, action: Callable[..., T], *given: Any) -> T:
-        """What the engine answers, or an error with nothing of its own words."""
+        """The engine's answer, or an error without any of its words."""
 
         def act() -> T:
             with self._one_at_a_time, self.quiet():
@@ -96,7 +96,7 @@ class Engine(ProcessBound, ABC):
         return with_masked_errors(act, _STOPPED, EngineError)
 
     def plain(self, frame: Lazy) -> Lazy:
-        """The same rows, with a text `item` or `group` as nothing but text."""
+        """The same rows; an `item` or `group` of text has the plain type of text."""
         return frame
 
     def merges(self, column: Lazy) -> bool:
@@ -120,10 +120,10 @@ class Engine(ProcessBound, ABC):
 
     @abstractmethod
     def freeze(self, frame: Lazy) -> Lazy:
-        """The same rows, computed once and for all."""
+        """The same rows, computed once and stored."""
 
     def drop(self, frozen: Lazy) -> None:
-        """Let go of what was frozen."""
+        """Drop the frozen table."""
         with suppress(Exception):  # a session that is gone has dropped it
             self._drop(frozen)
 
@@ -140,10 +140,10 @@ class Engine(ProcessBound, ABC):
 
     @abstractmethod
     def keep_few(self, frame: Lazy, cells: Sequence[str], most: int, key: str) -> Lazy:
-        """The rows of at most so many different cells of each `unit`, by a secret order of them.
+        """The rows of at most `most` different cells of each `unit`, by a secret order of cells.
 
-        The order is a hash of the key, the unit and the cell; the cell itself decides a tie. So it
-        depends on nothing else, such as the order of rows or what other units have.
+        The order is by a hash of the key, the unit and the cell; the cell breaks ties. So it
+        depends on nothing else, neither on the order of rows nor on other units.
         """
 
     def can_order(self, frame: Lazy, column: str) -> bool:
@@ -151,7 +151,7 @@ class Engine(ProcessBound, ABC):
         return True
 
     def widen(self, frame: Lazy, column: str) -> Lazy:
-        """The same rows, with whole numbers of a type whose sums cannot overflow."""
+        """The same rows; a column of whole numbers gets a type whose sums cannot overflow."""
         return frame
 
     @abstractmethod
@@ -162,11 +162,11 @@ class Engine(ProcessBound, ABC):
 
     @abstractmethod
     def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
-        """Rows of item, count and place, in any order."""
+        """Rows of item, count and index, in any order."""
 
 
 def engine_of(frame: Frame) -> Engine | None:
-    """The engine behind a lazy frame; None where frames live in this process."""
+    """The engine behind a lazy frame; None for a frame in the memory of this process."""
     kind = frame.implementation
     if kind.is_duckdb():
         from dpgap.data.engines.duckdb import DuckDB

@@ -1,11 +1,10 @@
-"""Counts that stay in an engine: what the driver knows of them, and how it asks for more.
+"""Counts that stay in an engine: what the driver knows of them, and its further queries.
 
-The frozen table has rows for present items only, and all absent items are one more group of equal
-answers. A winner among them is found by drawing numbers of the domain until one is not in the
-table; the items of a list are numbers too, their positions. Where the domain is itself a table of
-the engine, the frozen table has a row for each of its items, with 0 for absent ones. So what is
-asked of the engine depends on the public domain alone; after the count of counts it also depends on
-which groups won.
+The frozen table has rows only for present items. All absent items together are one more group of
+equal answers. To find a winner among them, numbers of the domain are drawn until one is not in the
+table (items of a list are numbered by their positions). If the domain is itself a table of the
+engine, the frozen table has a row for each of its items, with 0 for absent ones. So queries depend
+only on the public domain; after the count of counts, they also depend on the groups that won.
 """
 
 import weakref
@@ -42,7 +41,7 @@ _DRAWN_AT_ONCE = 1 << 16
 
 
 class Kept:
-    """What an engine keeps for answers, until it is closed or nobody uses it any more."""
+    """The resources that an engine keeps for answers, until these are closed or not used."""
 
     __slots__ = ("__weakref__", "_closing", "engine")
 
@@ -51,11 +50,11 @@ class Kept:
         self._closing = weakref.finalize(self, _let_go, engine, resources)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
         self._closing()
 
     def require_open(self) -> None:
-        """Refuse answers that the engine no longer has, or has for another process."""
+        """Refuse answers that the engine no longer has, or that belong to another process."""
         if self.engine.is_elsewhere:
             raise ValueError("answers in an engine cannot be used in a forked process: count there")
         if not self._closing.alive:
@@ -64,17 +63,17 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class CountsInEngine(PrivateCounts):
-    """Frozen counts in an engine. The engine lets go of them when these answers are closed."""
+    """Frozen counts in an engine. The engine drops them when these answers are closed."""
 
     engine: Engine
     frozen: Lazy
     """A frame of `item` and `units`; items of a list are their positions in it."""
     numbers: range | None
-    """The numbers that items are called by, where absent ones have no row; None if all have one."""
+    """The numbers of all items, if absent items have no row; None if every item has a row."""
     tallied: Integers
     """The count of counts of the frozen rows: rows of a count and how many items have it."""
     kept: Kept
-    """What is let go of when these answers are closed."""
+    """The resources that are released when these answers are closed."""
 
     @property
     def stored(self) -> int:
@@ -82,7 +81,7 @@ class CountsInEngine(PrivateCounts):
         return int(self.tallied[:, 1].sum())
 
     def close(self) -> None:
-        """Let go of everything; also done when these answers are no longer used."""
+        """Release all resources; this also happens when these answers are no longer used."""
         self.kept.close()
 
     def __reduce__(self) -> NoReturn:
@@ -106,10 +105,10 @@ class CountsInEngine(PrivateCounts):
         return self._found(items)
 
     def _absent_items(self, many: int, known: dict[int, None]) -> list[int]:
-        """Distinct uniform numbers that have no row, and are not `known`; now they are.
+        """Distinct uniform numbers without a row that are not in `known`; they are added to it.
 
-        Where few are absent, many numbers are drawn to find one of them. But then it is unlikely
-        that one is wanted. On average only a few numbers are drawn for each winner.
+        If few items are absent, many numbers are drawn to find one of them. But then a winner is
+        rarely absent. On average only a few numbers are drawn for each winner.
         """
         found: list[int] = []
         numbers = self.numbers or range(0)
@@ -126,7 +125,7 @@ class CountsInEngine(PrivateCounts):
         return found
 
     def _found(self, items: Any) -> Found:
-        if self.labels is None:  # what nobody stated is called alike, whatever its column's type
+        if self.labels is None:  # the label of an unknown item must not depend on the column's type
             named = map(text_of, items) if self.unknown else items
             return Found(np.full(len(items), -1, dtype=np.int64), tuple(named))
         return self._at(positions_in(self.numbers, np.array(items)))
@@ -154,10 +153,10 @@ class CountsInEngine(PrivateCounts):
             yield Chunk(batch["units"].astype(np.int64), found)
 
     def _sparse(self, frame: Lazy, *, shuffled: bool = False) -> Chunks:
-        """Chunks of a range, in its order or shuffled: absent items stand between the rows.
+        """Chunks of a range, in its order or shuffled: absent items are between the rows.
 
-        Shuffled rows get distinct random places. Which absent item stands between them is drawn
-        only when its place is named.
+        Shuffled rows get distinct random positions; absent items have all the others. The absent
+        item at a position is drawn only when its name is needed.
         """
         places = secure_bits().scattered(self.stored, len(self))[0] if shuffled else None
         low = done = 0
@@ -194,13 +193,13 @@ def _let_go(engine: Engine, kept: ExitStack) -> None:
 
 
 def positions_in(numbers: Any, items: Any) -> Integers:
-    """Where in a domain items are that are called by numbers of this range."""
+    """The positions in a domain of items that are numbers of this range."""
     positions: Integers = (items.astype(np.int64) - numbers.start) // numbers.step
     return positions
 
 
 def freeze(engine: Engine, wanted: Lazy, resources: ExitStack) -> tuple[Lazy, Integers]:
-    """The counts frozen, and their count of counts: rows of maybe a group, a count, how many."""
+    """The frozen counts, and their count of counts: rows of (group,) count and number of items."""
     with engine.quiet():
         frozen = engine.freeze(wanted)
     resources.callback(engine.drop, frozen)
@@ -212,9 +211,9 @@ def freeze(engine: Engine, wanted: Lazy, resources: ExitStack) -> tuple[Lazy, In
 # --------------------------------------------------------------------------------------------------
 # Answers are frozen in an engine, for one question or for all groups.
 #
-# One table has the answers of all groups, and one query fetches their counts of counts. Where
-# groups and items are few by their public numbers, all answers that are not 0 are fetched at once
-# instead, so that a thousand groups do not need a thousand look-ups.
+# One table has the answers of all groups, and one query fetches their counts of counts. If the
+# public numbers of groups and items are small, all answers that are not 0 are fetched at once
+# instead. So a thousand groups do not need a thousand queries.
 
 
 FETCHED = 10**7
@@ -231,12 +230,12 @@ def count_in_engine(
     facts: dict[str, Any],
     resources: ExitStack,
 ) -> PrivateCounts | CountsByGroup:
-    """Freeze what units add to a domain's items, cut to the bounds.
+    """Freeze the bounded counts or sums of a domain's items.
 
-    `rows` has a row's `item` and maybe its `unit`, `group` and `amount`. `domain` is a stated
-    domain, a frame of the engine with the one column `item`, or None for whatever is present; with
-    groups it is no frame. `facts` are what the answers say of themselves. `resources` are kept
-    until the answers are closed.
+    `rows` has the column `item`, and may have `unit`, `group` and `amount`. `domain` is a stated
+    domain, a frame of the engine with the one column `item`, or None for all items that occur; with
+    groups it is no frame. `facts` are the facts that the answers carry. `resources` stay open until
+    the answers are closed.
     """
     question: Question = facts["origin"]
     plain = with_masked_errors(lambda: engine.plain(rows))
@@ -246,7 +245,7 @@ def count_in_engine(
     size = None if labels is None else len(labels)
 
     def wanted() -> Lazy:
-        if question.is_plain:  # nothing is cut, so an item is compared once and not in each row
+        if question.is_plain:  # there is no bound, so each item is compared once, not in each row
             added = narrow(query.add_up(engine, plain, question, size))
         else:
             added = query.add_up(engine, of_groups(narrow(plain)), question, size)
@@ -278,7 +277,7 @@ def count_in_engine(
 def _fetched(
     engine: Engine, frozen: Lazy, groups: Any, labels: Any, numbers: Any, facts: dict[str, Any]
 ) -> CountsByGroup:
-    """The answers of all groups that are not 0, here in this process."""
+    """The answers of all groups that are not 0, fetched into this process."""
     batches = list(engine.batches(frozen.select("group", "item", "units"), _CELLS_AT_ONCE))
     group, items, units = (
         np.concatenate(

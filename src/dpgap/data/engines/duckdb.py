@@ -1,8 +1,8 @@
 """DuckDB as an engine: temporary tables on the connection that a relation belongs to.
 
-What does not fit into memory spills to disk, so that a table may be larger than memory. Where
-members are looked up one by one, tables are read in the order in which they were written; or by
-item where the user has told DuckDB not to keep that order.
+DuckDB spills to disk, so a table may be larger than memory. If members are looked up one by one,
+tables are read in the order in which they were written; or by item, if the user has told DuckDB not
+to keep this order.
 """
 
 import json
@@ -49,7 +49,7 @@ class DuckDB(Engine):
 
     def keep_few(self, frame: Lazy, cells: Sequence[str], most: int, key: str) -> Lazy:
         own = ", ".join(f'"{name}"' for name in cells)
-        # The outer hash sees to it that all orders of a unit's cells are equally likely.
+        # The outer hash makes all orders of a unit's cells equally likely.
         order = f"hash(hash('{key}', {len(cells)}, unit, {own})), {own}"
         rank = f"dense_rank() OVER (PARTITION BY unit ORDER BY {order}) AS rank"
         ranked = frame.to_native().project(f"*, {rank}").filter(f"rank <= {most}")
@@ -98,9 +98,9 @@ class DuckDB(Engine):
 
 
 def _run(relation: Any, query: str, view: str = "dpgap_unused") -> Any:
-    """Run a query on the connection of a relation, which it may call `view`.
+    """Run a query on the connection of a relation; the query can use the relation as `view`.
 
-    DuckDB 1 makes a view for this, and leaves it there; the second query makes it once more and
+    DuckDB 1 makes a view for this, and does not drop it; the second query makes it once more and
     drops it.
     """
     try:

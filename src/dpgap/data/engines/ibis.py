@@ -13,7 +13,7 @@ from dpgap.data.private_counts import with_masked_errors
 from dpgap.data.sources import Lazy
 
 _AS_WRITTEN = "\\n'🍐"
-"""What a database that takes text otherwise than as it is written would change."""
+"""A text that a database changes if it does not keep text as it is written."""
 
 _UNFAITHFUL = (
     "table must be in a database that takes text as it is written: PostgreSQL does so where server "
@@ -21,10 +21,10 @@ _UNFAITHFUL = (
 )
 
 _STEPS = [1 << 62, 1 << 62, 1 << 62, 1]
-"""Whole numbers whose sum neither floats nor 64 bits can hold."""
+"""Whole numbers whose exact sum fits neither in floats nor in 64 bits."""
 
 _TEXT_TYPES = (19, 25, 1042, 1043)
-"""What PostgreSQL calls name, text, char(n) and varchar by."""
+"""The type numbers (OIDs) of name, text, char(n) and varchar in PostgreSQL."""
 
 _NO_ORDER = (
     "table must be in a database with the function md5: others cannot put items in a random order"
@@ -42,12 +42,12 @@ def convert_to(text: str, encoding: str) -> bytes:  # type: ignore[empty-body]
 
 
 def require_faithful(database: Any) -> None:
-    """Refuse a database that reads text otherwise than it is written; looks at no row.
+    """Refuse a database that does not read text as it is written; looks at no row.
 
-    Literals would say something else, or become SQL; and letters that cannot be told would be an
-    error for whoever has them.
+    Otherwise literals could change their meaning or become SQL, and a letter that the encoding does
+    not have would cause an error that depends on a row.
     """
-    if database.name == "postgres":  # in which encodings it keeps text, and tells it
+    if database.name == "postgres":  # the encodings in which it stores text, and sends it
         sides = ("server_encoding", "client_encoding")
         if any(database.con.info.parameter_status(each) != "UTF8" for each in sides):
             raise ValueError(_UNFAITHFUL)
@@ -75,10 +75,10 @@ class Ibis(Engine):
         self._database.raw_sql(f"DROP TABLE IF EXISTS {frozen.to_native().get_name()}")
 
     def _forget_lists(self) -> None:
-        """Drop what Ibis made of lists, which it would keep for as long as the session."""
+        """Drop the tables that Ibis made of lists; it would keep them until the session ends."""
         kind = "VIEW" if self._database.name == "duckdb" else "TABLE"
         while self._lists:
-            with suppress(Exception):  # a session that is gone has dropped it
+            with suppress(Exception):  # a session that has ended has dropped it
                 self._database.raw_sql(f"DROP {kind} IF EXISTS {self._lists.pop()}")
 
     def require_faithful(self) -> None:
@@ -94,14 +94,14 @@ class Ibis(Engine):
             query = ibis.to_sql(column.head(0).to_native(), dialect="postgres")
             with closing(self._database.raw_sql(str(query))) as cursor:
                 kind = int(cursor.description[0].type_code)
-            if kind not in _TEXT_TYPES:  # enumerations; types of extensions compare as they please
+            if kind not in _TEXT_TYPES:  # enumerations; types of extensions may compare differently
                 named = f"SELECT typtype::text FROM pg_type WHERE oid = {kind}"
                 with closing(self._database.raw_sql(named)) as cursor:
                     return bool(cursor.fetchone()[0] != "e")
         return Engine.merges(self, column)
 
     def plain(self, frame: Lazy) -> Lazy:
-        """The same rows; in PostgreSQL text of a fixed width without what fills it up."""
+        """The same rows; in PostgreSQL, text of a fixed width loses its padding."""
         if self._database.name != "postgres":
             return frame
         kinds = frame.collect_schema()
@@ -128,7 +128,7 @@ class Ibis(Engine):
         native = frame.to_native()
         self._require_md5(key)
         told = ibis.literal(f"{key}:{len(cells)}")
-        for name in (*cells, "unit"):  # by hashes: together they may be longer than a text can be
+        for name in (*cells, "unit"):  # by hashes: together, texts may be too long
             told = told + md5(native[name].cast("string"))
         by = [md5(told), *(native[name] for name in cells)]
         rank = ibis.dense_rank().over(group_by="unit", order_by=by)
@@ -136,10 +136,10 @@ class Ibis(Engine):
         return lazy(ranked.filter(ranked["rank"] < most).drop("rank"))
 
     def can_order(self, frame: Lazy, column: str) -> bool:
-        """Whether equal values have the same text, and all have one.
+        """Whether equal values have the same text, and all values have one.
 
-        Numbers with a variable scale do not. To DuckDB no time in seconds or milliseconds has one
-        that is beyond its microseconds.
+        Numbers with a variable scale do not. In DuckDB, a time in seconds or milliseconds that is
+        beyond 64 bits of microseconds has no text.
         """
         kind = frame.to_native().schema()[column]
         if self._database.name == "duckdb" and kind.is_timestamp() and kind.scale in (0, 3):
@@ -152,7 +152,7 @@ class Ibis(Engine):
         return lazy(native.mutate(**{column: native[column].cast("decimal(38, 0)")}))
 
     def _collect(self, native: Any) -> list[Row]:
-        # Without a limit of our own the user's default would cut the rows short.
+        # Without this limit, the user's default limit would cut off rows.
         try:
             table = self._database.to_pyarrow(native, limit=None)
         finally:

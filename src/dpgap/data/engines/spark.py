@@ -1,9 +1,9 @@
-"""Spark as an engine: counts frozen by a local checkpoint, winners found where they lie.
+"""Spark as an engine: a local checkpoint freezes counts, and winners are found in their partitions.
 
 A local checkpoint cuts the lineage: if an executor is lost, the release fails instead of mixing
-two states of the data. Each frozen row knows the partition it is in and its place there. To find
-the j-th item with some count, partitions are counted first, in Spark, and then only the partition
-that holds it is looked at.
+two states of the data. Each frozen row has the number of its partition and its index there. To find
+the j-th item with some count, Spark first counts in partitions, and then reads only the partition
+that has the item.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from dpgap.data.sources import Lazy
 
 _BY_BYTES = "UTF8_BINARY"
 _PLACE_BITS = 33
-"""What `monotonically_increasing_id` leaves for the place in a partition."""
+"""How many bits `monotonically_increasing_id` has for the index in a partition."""
 
 
 class Spark(Engine):
@@ -37,7 +37,7 @@ class Spark(Engine):
         return lazy(rows.localCheckpoint(eager=True))
 
     def _drop(self, frozen: Lazy) -> None:
-        """Free what a checkpoint takes at once; Spark by itself would do so some time."""
+        """Free the memory of a checkpoint now; Spark would free it at some later time."""
         frozen.to_native()._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
     def list_items(self, items: Sequence[str | None] | Sequence[int | None]) -> Lazy:
@@ -74,7 +74,7 @@ class Spark(Engine):
             yield dict(zip(names, map(_array, zip(*batch, strict=True)), strict=True))
 
     def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
-        """A partition's rows are numbered once for all members that are looked for in it."""
+        """Rows of item, count and index; the rows of each partition are numbered only once."""
         parted = native.withColumn("part", f.shiftright("row", _PLACE_BITS))
         places = self._session.createDataFrame(
             self._locate(parted, wanted), "units bigint, part bigint, nth bigint, place bigint"
@@ -93,7 +93,7 @@ class Spark(Engine):
         return self._collect(found)
 
     def _locate(self, parted: Any, wanted: Sequence[Member]) -> list[list[int]]:
-        """For each member: its count, its partition, its place there, and its place in all."""
+        """For each member: its count, its partition, its index there, and its index in all."""
         counts, places = np.array(wanted).T
         of_counts = parted.filter(f.col("units").isin([units for units, _ in wanted]))
         sizes = self._collect(of_counts.groupBy("units", "part").count())
@@ -136,5 +136,5 @@ class Spark(Engine):
 
 
 def _array(values: tuple[Any, ...]) -> NDArray[Any]:
-    """Values as an array; an array of text would have one width, and lose NUL at the end."""
+    """Values as an array of objects: NumPy's text has a fixed width, and loses NUL at the end."""
     return np.array(values, dtype=object if isinstance(values[0], str) else None)

@@ -1,4 +1,4 @@
-// While a question is put together, show what it will tell. Everything works without this file.
+// While a question is filled in, show its expected errors. Everything works without this file.
 "use strict";
 const form = document.getElementById("question");
 if (form) {
@@ -25,7 +25,7 @@ if (form) {
     notice.setAttribute("role", "alert");
     notice.textContent = "What to expect cannot be shown just now. Press the button to try again.";
     document.querySelector("#expect h2").after(notice);
-    document.body.classList.remove("scripted");  // so that the form's own button is there
+    document.body.classList.remove("scripted");  // so the form's own button is shown
   };
   const show = async () => {
     under_way.abort();

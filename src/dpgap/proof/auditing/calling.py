@@ -33,7 +33,7 @@ Pair = tuple[Answers, Answers]
 
 _SIZES = (2, 5, 1, 3, 6)
 _LONG, _LONG_AT = 40, 5
-"""Many answers, which show small leaks that add up; and how many pairs are tried before."""
+"""Numbers of many answers, which show small leaks that add up; and how many pairs come before."""
 _FINER_AT = 2
 """How many pairs are tried before those that move by less than the sensitivity."""
 _LARGE_AND_FAR_APART = 9_000, 5_000, 100, 0
@@ -65,7 +65,7 @@ def _scaled(pair: Pair, by: Any, lift: Any = 0) -> Pair:
 
 
 def lifted(pair: Pair) -> Pair:
-    """The pair, so much higher that no answer is below 0.
+    """The pair, moved up so that no answer is below 0.
 
     >>> lifted(((0, 0), (1, -1)))
     ((1, 1), (2, 0))
@@ -79,7 +79,7 @@ def _may_move(moves: Sequence[int], monotonic: bool, reach: int | None) -> bool:
 
 
 def wide(sensitivity: Any, *, monotonic: bool, reach: int | None) -> Iterator[Pair]:
-    """Pairs of large answers far apart, of which all move, or one.
+    """Pairs of large answers that are far apart; all answers move, or one.
 
     >>> next(wide(1, monotonic=True, reach=1))
     ((9000, 5000, 100, 0), (9001, 5000, 100, 0))
@@ -92,9 +92,9 @@ def wide(sensitivity: Any, *, monotonic: bool, reach: int | None) -> Iterator[Pa
 
 
 def _finer(level: int, sensitivity: Any) -> Iterator[Pair]:
-    """Pairs that differ by less than the sensitivity: noise in steps of it gives them away.
+    """Pairs that differ by less than the sensitivity: they expose noise in steps of it.
 
-    By 1 where it is a whole number; answers may have to be whole then, as they are if it is 1.
+    They differ by 1 if the sensitivity is a whole number, because answers may have to be whole.
     """
     if sensitivity == 1:
         return
@@ -114,7 +114,7 @@ def _long(levels: Sequence[int], monotonic: bool, reach: int | None) -> Iterator
 def _of_size(
     n: int, levels: Sequence[int], monotonic: bool, reach: int | None, far: int
 ) -> Iterator[Pair]:
-    """The pairs of so many answers, in units of the sensitivity."""
+    """The pairs with n answers, in units of the sensitivity."""
     half = n // 2
     for base, moves in (
         ((0,) * n, (1,) * n),
@@ -194,7 +194,7 @@ _FEWEST_RUNS_ON_A_PATH = 20
 
 
 class PathSampler(forms.PathExplorer):
-    """Many points at once: runs that answer a question alike go on together."""
+    """Many points at once: runs with the same answer to a question go on together."""
 
     def __init__(self, size: int, *, on_grid: bool) -> None:
         super().__init__()
@@ -219,14 +219,14 @@ class PathSampler(forms.PathExplorer):
         return forms.affine(self, {len(self._laws) - 1: 1})
 
     def branch(self, form: Affine) -> tuple[bool, Integers, Integers | None]:
-        """What the first run answers, the runs that agree, and those that do not."""
+        """The answer of the first run, the runs that agree, and the runs that do not."""
         negative = self.values(form) < 0
         first = bool(negative[0])
         other = self.here[negative != first]
         return first, self.here[negative == first], other if other.size else None
 
     def values(self, form: Affine) -> Floats:
-        """What the form is in each of the runs on this path."""
+        """The value of the form in each of the runs on this path."""
         values = np.full(self.here.size, float(forms.constant_of(form)))
         for draw, by in forms.terms_of(form).items():
             assert isinstance(draw, int)  # answers are known here: noise alone is unknown
@@ -262,9 +262,9 @@ def frequency(
     *,
     on_grid: bool = False,
 ) -> int:
-    """In how many of so many runs the event happens.
+    """The number of runs in which the event happens.
 
-    `event` is asked about the output. Of a generator it should read no more than it needs.
+    `event` gets the output. If this is a generator, it should read no more than it needs.
 
     >>> import dpgap
     >>> top = dpgap.NoisyMax(epsilon=1)
@@ -349,16 +349,16 @@ class Calls:
         self._order = random.Random(0)  # the order of calls, no noise
 
     def __call__(self, answers: Answers, runs: int) -> Outputs:
-        """The outputs of so many runs on these answers. To raise is an output like any other."""
+        """The outputs of `runs` runs on these answers. An exception is an output like any other."""
         return self._tabulate([answers] * runs)
 
     def both(self, pair: Pair, runs: int, *, to_test: bool = False) -> list[Outputs]:
-        """The outputs of so many runs on each side of a pair.
+        """The outputs of `runs` runs on each side of a pair.
 
-        Calls on both sides come in a random order, so that a clock or a counter in the output does
-        not tell the sides apart. Whether runs of a program go together is found out while
-        searching. In a test it is as it was at last: nothing that comes out there may decide what
-        is drawn.
+        Calls on both sides are in a random order, so a clock or a counter in the output does not
+        show the side. The search finds out whether runs of a program can be computed together. A
+        test uses the last result of the search, because outputs of a test must not decide what is
+        drawn.
         """
         if self._run is not None or self._batch:
             return [self._tabulate([side] * runs, to_test=to_test) for side in pair]
@@ -368,7 +368,7 @@ class Calls:
         return [table.rows(np.flatnonzero(np.equal(sides, side))) for side in (0, 1)]
 
     def refusal(self, answers: Answers) -> Exception | None:
-        """Why the function takes no such answers, if it raises each time that it is called."""
+        """The error of a function that refuses these answers: it raises at every call."""
         if self._run is not None and answers not in self._refusals:
             self._require_all_noise_is_drawn(answers)
         for _ in range(0 if answers in self._refusals else _RAISES_TO_REFUSE):
@@ -388,7 +388,7 @@ class Calls:
     ) -> Outputs:
         """A row for each of the inputs, which are all the same for a program and with `batch`.
 
-        To raise is an output, unless the caller wants it raised.
+        An exception is an output, unless the caller wants it raised.
         """
         runs, answers = len(inputs), inputs[0]
         outputs = Outputs(runs, self.codes)
@@ -434,7 +434,7 @@ class Calls:
                 )
 
     def _leaves_on(self, answers: Answers, draw: Callable[[Law], float]) -> str | None:
-        """The output on such draws, as text; None if the program fails, which is said elsewhere."""
+        """The output on these draws, as text; None if the program fails (reported elsewhere)."""
         with suppress(Exception):
             run = partial(self._run, list(answers), SimpleNamespace(draw=draw))
             return repr(self._found(run, True))
@@ -443,12 +443,12 @@ class Calls:
     def _runs(
         self, answers: Answers, outputs: Outputs, together: bool | None, raises: bool
     ) -> bool:
-        """Enter what a program returns, in as many runs as there are outputs.
+        """Enter the outputs of a program, in as many runs as there are outputs.
 
-        Runs go down each path together, or one by one. If nobody says which, they go together
-        unless there are too few of them on a path, or the program fails; then they are drawn again.
-        What is kept depends on what came out, so such runs are for a search, never for a test.
-        Returns whether all went together.
+        Runs follow each path together, or one by one. If `together` is None, they go together,
+        unless too few of them are on a path or the program fails; then they are drawn again. This
+        choice depends on outputs, so such runs are for a search, never for a test. Returns whether
+        all went together.
         """
         is_open = together is None
 
@@ -480,7 +480,8 @@ class Calls:
     def _found(self, call: Callable[[], Any], raises: bool) -> Leaves:
         """The leaves of an output or of an exception; or whether the given event happened.
 
-        Of a program, words are not: where numbers stand for many runs, these would say other ones.
+        The words of a program's exception are left out, because one number there stands for many
+        runs.
         """
         self._warned.clear()
         try:

@@ -1,7 +1,7 @@
 """Outputs of any shape as columns of numbers, so that events can be searched for.
 
-An output is taken apart down to numbers and words: `output[1].gap`, `len(output[0])`. A release is
-taken apart as its document. What is no number gets a code. `parts_of` says what to look at.
+An output is split into numbers and words: `output[1].gap`, `len(output[0])`. A release is split as
+its document. A value that is not a number gets a code. `parts_of` lists the columns to compare.
 """
 
 import math
@@ -44,7 +44,7 @@ Leaves = list[tuple[str, Any]]
 
 
 def leaves(part: Any, path: str = ALL) -> Iterator[tuple[str, Any]]:
-    """The numbers and words that an output is made of, each with its path.
+    """The numbers and words in an output, each with its path.
 
     >>> list(leaves((2, [0.5, None])))[2:4]
     [('output[0]', 2), ('type of output[1]', 'list')]
@@ -117,7 +117,7 @@ def _table(part: Any) -> tuple[Any, list[Any] | None]:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A state of a path that is no word of the output: absent, or a number of some type."""
+    """The state of a path that is not a word of the output: absent, or a number of some type."""
 
     words: str
 
@@ -178,7 +178,7 @@ class Codes:
 
 
 class Outputs:
-    """The outputs of so many runs, in columns: for each path its number, and its kind."""
+    """The outputs of some runs, in columns: for each path its number, and its kind."""
 
     def __init__(self, runs: int, codes: Codes) -> None:
         self.runs, self.codes = runs, codes
@@ -217,7 +217,7 @@ class Outputs:
             self.kinds[path][chosen] = _ABSENT
 
     def modes(self, times: float) -> dict[str, Any]:
-        """The usual value at each path; `AMBIGUOUS` if none comes more often than so many times."""
+        """The usual value at each path; `AMBIGUOUS` if none is frequent enough (by `times`)."""
         modes: dict[str, Any] = {}
         for path, kinds in self.kinds.items():
             numbers = np.nan_to_num(self.numbers[path])  # the kind tells what is no number
@@ -271,12 +271,11 @@ def kind(path: str) -> Callable[[Outputs], Floats]:
 
 
 # --------------------------------------------------------------------------------------------------
-# What there is to look at in outputs: their *parts*, each a column of numbers.
+# The *parts* of outputs, each a column of numbers, on which events are built.
 #
-# A part is a number, what there is if it is none, the length of a text, the difference of two
-# numbers, a sum over places, or everything discrete at once. And it is what a number is made of:
-# its lowest bit, which for a whole number says how many zeros it ends in, for a float how many
-# binary places it needs; and its exponent.
+# A part is a number, or its type if it is not numeric; the length of a text; the difference of two
+# numbers; a sum over places; or everything discrete at once. A part is also the lowest bit of a
+# number (the zeros at the end of a whole number, the binary places of a float), or its exponent.
 
 
 _MOST_NUMBERS = 40
@@ -296,7 +295,7 @@ Look = Callable[[Outputs], Floats]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Something to look at in an output."""
+    """A part of an output: a column of numbers with a name."""
 
     words: str
     look: Look
@@ -306,15 +305,15 @@ class Part:
 
     @without_float_errors  # ∞ − ∞ is none
     def of(self, side: Outputs) -> Floats:
-        """What it is in each run."""
+        """Its value in each run."""
         return self.look(side)
 
 
 def parts_of(sides: Sequence[Outputs], *, bits: bool, moves: Sequence[float] = ()) -> list[Part]:
-    """All there is to look at in outputs that look like these; bits if asked.
+    """All parts of outputs like these; with bits if asked.
 
-    `moves` says by how much each answer differs from its neighbour. Of parts that tell as much the
-    last is taken, so that bits, which say least to a person, come first.
+    `moves` are the differences of each answer from its neighbour. If several parts are equally good
+    evidence, the last is chosen. So bits, which people understand least, come first.
     """
     numbers, kinds = (_looked_at(look, sides) for look in (number, kind))
     compared = combinations if len(numbers) <= _MOST_COMPARED else lambda some, _: pairwise(some)
@@ -385,10 +384,10 @@ def _bits_of(path: str, sides: Sequence[Outputs]) -> Iterator[Part]:
 
 
 def _sums(sides: Sequence[Outputs], moves: Sequence[float]) -> Iterator[Part]:
-    """Sums of the numbers at several places, and how often each of few words is there.
+    """Sums of the numbers at several places, and the counts of each of a few words there.
 
-    Also less those at answers that move up less than others do: then what all have in common, such
-    as the noise of a threshold, counts for little.
+    Also these sums minus those at answers that move up less than others: then noise that all
+    answers share, such as that of a threshold, cancels.
     """
     codes = sides[0].codes
     up = np.sign(np.subtract(moves, np.mean(moves))) if len(moves) else np.empty(0)
@@ -445,9 +444,9 @@ def _difference(one: str, two: str) -> Look:
 
 
 def _parts_of_texts(path: str, sides: Sequence[Outputs]) -> Iterator[Part]:
-    """The length of texts, and the numbers in them, if there are too many to tell them apart.
+    """The length of texts, and the numbers in them, if there are too many different texts.
 
-    What is neither a number nor a text, such as a date, is looked at as a text.
+    A value that is neither a number nor a text, such as a date, is treated as a text.
     """
     things = map(sides[0].codes.thing, np.unique(_column(kind(path), sides)))
     texts = [_text(thing) for thing in things if not isinstance(thing, Kind)]

@@ -1,10 +1,10 @@
-"""The search for the neighbours and the event that tell most, and the tests of what it finds.
+"""The search for the neighbours and the event with the strongest evidence, and their tests.
 
 All pairs get a few calls. The more suspicious third of them gets more, and so on until two are
-left. Events are made up on one half of the outputs and judged on the other, so that overfitted
-events score no better.
+left. Events are built on one half of the outputs and judged on the other half, so overfitted events
+score no better.
 
-Tests of what dpgap ships are at a level of 1e-6: a sound mechanism fails one audit in a million.
+Tests of dpgap's mechanisms are at a level of 1e-6: a sound mechanism fails one audit in a million.
 """
 
 import heapq
@@ -29,7 +29,7 @@ LEVEL = 1e-6
 EPSILON, DELTA = "ε", "δ"
 _MOST_INTERVALS = 256
 _BEYOND_COUNTS = 300.0
-"""An ε that no counts refute, and of which e^ε is still a number."""
+"""An ε that no counts refute, small enough that e^ε is a float."""
 _LARGEST, _NEAR = 16.0, 1e-3
 _ROUNDING = 1e-9
 
@@ -47,7 +47,7 @@ class Audit:
     lower_bound: float
     samples: int
     p_value: float | None
-    """How likely so strong evidence is, if the claim is true; None where the event was known."""
+    """The p-value of the evidence, if the claim is true; None if the event was known."""
     seconds: float
     bounds: str = EPSILON
     """What is claimed, and bounded from below: ε, or δ."""
@@ -68,7 +68,7 @@ def require_scipy() -> None:
 
 
 def _laws() -> Any:
-    """SciPy's laws, which take their time to load."""
+    """SciPy's distributions, imported when needed because they load slowly."""
     require_scipy()
     return import_module("scipy.stats")
 
@@ -83,15 +83,16 @@ def p_value(
     spare: float,
     level: float = 0.0,
 ) -> float:
-    """How likely it is, at most, to see so many hits beyond e^ε times the neighbour's.
+    """An upper bound of the probability of this many hits beyond e^ε times the neighbour's.
 
-    If ε and δ hold, that is likeliest where they just hold. It then depends on the chance of the
-    event on the neighbour alone: the worst one counts, of all within bounds that are wrong with
-    chance `spare`, which is added (Berger and Boos). This is sharper than bounds on both sides.
+    If ε and δ hold, this probability is largest where they hold with equality. Then it depends only
+    on the chance p of the event on the neighbour. The largest value over a confidence interval for
+    p counts; the interval is wrong with chance `spare`, which is added (Berger and Boos). This is
+    sharper than bounds on both sides.
 
-    Of all chances between two, none is worse than the larger for the hits with the smaller for the
-    others. So the bounds are cut in two again and again, where the worst is, until that is sharp;
-    or, with a level, until it is clear on which side of it the worst is.
+    For all p between two values, an upper bound uses the larger value for the hits and the smaller
+    one for the others. So the interval is halved again and again at its worst part, until the bound
+    is sharp; or, with a `level`, until it is clear on which side of the level the result is.
 
     >>> p_value(2_000, 300, 10_000, 1.0, 0.0, spare=1e-8) < 1e-6
     True
@@ -130,9 +131,9 @@ def p_value(
 def lower_bound(
     hits: int, hits_neighbour: int, runs: int, level: float = LEVEL, *, delta: float = 0.0
 ) -> float:
-    """What ε is at least, given how often an event happened on each side.
+    """A lower bound of ε, from the counts of an event on each side.
 
-    Every smaller ε has a p-value of at most the level; a hundredth of that is spare.
+    Every smaller ε has a p-value of at most the level; a hundredth of the level is `spare`.
 
     >>> 1.7 < lower_bound(2_000, 300, 10_000, 1e-3) < 1.9, lower_bound(100, 100, 1_000)
     (True, 0.0)
@@ -151,7 +152,7 @@ def lower_bound(
 
 
 def lower_chance(hits: int, runs: int, level: float = LEVEL) -> float:
-    """What a chance is at least, given how often it came true (Clopper–Pearson).
+    """A lower bound of a probability, from its count (Clopper–Pearson).
 
     >>> 0.16 < lower_chance(2_000, 10_000) < 0.2, lower_chance(0, 1_000)
     (True, 0.0)
@@ -161,7 +162,7 @@ def lower_chance(hits: int, runs: int, level: float = LEVEL) -> float:
 
 
 def upper_chance(hits: int, runs: int, level: float = LEVEL) -> float:
-    """What a chance is at most, given how often it came true (Clopper–Pearson).
+    """An upper bound of a probability, from its count (Clopper–Pearson).
 
     >>> 0.2 < upper_chance(2_000, 10_000) < 0.23, upper_chance(10, 10)
     (True, 1.0)
@@ -172,11 +173,11 @@ def upper_chance(hits: int, runs: int, level: float = LEVEL) -> float:
 
 
 # --------------------------------------------------------------------------------------------------
-# The search for an event: a few clauses, each of which makes it tell two inputs apart better.
+# The search for an event: a few clauses, each of which separates two inputs better.
 #
-# A clause says that a part of the output is at most, at least, exactly or not a number. Clauses are
-# added one after another. Each time the one is taken that raises most what ε is at least, given the
-# counts so far and less what chance may have done (*promise*).
+# A clause says that a part of the output is at most, at least, equal to or not equal to a number.
+# Clauses are added one after another. The next clause is the one with the most *promise*: the
+# estimated lower bound of ε from the counts so far, reduced by some standard deviations.
 
 
 AT_MOST, AT_LEAST, IS, IS_NOT = "≤", "≥", "is", "is not"
@@ -189,7 +190,7 @@ _COMPARED: dict[str, Callable[[Floats, float], Any]] = {
 _MOST_CLAUSES = 12
 _STARTS = 3
 _SOME = 1
-"""So many hits may always be chance."""
+"""This many hits may always be chance."""
 _LEAST_GAIN_OF_A_CLAUSE = 0.05
 _MOST_ROWS = 60_000
 
@@ -198,14 +199,14 @@ Rows = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A part of the output, and what is said about it."""
+    """A condition on a part of the output."""
 
     part: Part
     sign: str
     value: float
 
     def holds(self, outputs: Outputs) -> Rows:
-        """In which runs it is true."""
+        """The runs in which it is true."""
         rows: Rows = _COMPARED[self.sign](self.part.of(outputs), self.value)
         return rows
 
@@ -228,7 +229,7 @@ class OutputEvent(NamedTuple):
     clauses: tuple[Clause, ...]
 
     def count(self, outputs: Outputs) -> int:
-        """In how many runs it happens."""
+        """The number of runs in which it happens."""
         rows = np.ones(outputs.runs, dtype=bool)
         for clause in self.clauses:
             rows &= clause.holds(outputs)
@@ -247,7 +248,7 @@ class OutputEvent(NamedTuple):
 def promise(
     hits: Any, hits_neighbour: Any, runs: int, delta: float, *, caution: float = 2.0
 ) -> Any:
-    """An estimate of what ε is at least, less some standard deviations for caution."""
+    """An estimated lower bound of ε, minus some standard deviations for caution."""
     beyond = np.asarray(hits - delta * runs, dtype=np.float64)
     others = np.asarray(hits_neighbour, dtype=np.float64) + 1
     some = np.maximum(beyond, 1e-9)
@@ -292,7 +293,7 @@ def events(parts: Sequence[Part], sides: Sequence[Outputs], delta: float) -> Ite
 def _best(
     table: Floats, is_first: Rows, ordered: Any, runs: int, delta: float
 ) -> Iterator[tuple[float, int, str, float]]:
-    """For each part the clause of most promise: its promise, the part, the sign and the number."""
+    """For each part, the best clause: its promise, the part, the sign and the number."""
     rows, width = table.shape
     order = np.argsort(table, axis=0)
     seen = np.take_along_axis(table, order, axis=0)
@@ -350,7 +351,7 @@ class Suspicion(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """Neighbours to try, and how many were left out, for which reason first."""
+    """Neighbours to try, how many were left out, and the first reason."""
 
     pairs: Sequence[Pair]
     left_out: int
@@ -360,7 +361,7 @@ class Tried(NamedTuple):
 def search(
     calls: Calls, tried: Sequence[Pair], until: int, epsilon: float, delta: float
 ) -> Suspicion:
-    """The event that tells most, after so many calls; the first and the last round get most."""
+    """The strongest event, after `until` calls; the first and the last round get most calls."""
     budget, rounds = until - calls.made, _rounds(len(tried))
     seen: dict[Pair, list[Outputs]] = {}
     left: Sequence[Pair] = tried
@@ -388,7 +389,7 @@ def search(
 
 
 def _kept(many: int) -> tuple[int, int]:
-    """How many pairs go on for their excess, and how many for their promise."""
+    """The numbers of pairs that stay in the search: by their excess, and by their promise."""
     return math.ceil(many / 4), math.ceil(many / 8)
 
 
@@ -397,7 +398,7 @@ def _rounds(many: int) -> int:
 
 
 def _worst(suspicions: Iterable[Suspicion]) -> Suspicion:
-    """The one with the largest excess, if any is large; or else the one of most promise."""
+    """The suspicion with the largest excess, if any is large; else that with the most promise."""
     listed = list(suspicions)
     worst = max(listed, key=lambda each: each.excess)
     return worst if worst.excess > _PLAIN else max(listed, key=lambda each: each.promise)
@@ -406,7 +407,7 @@ def _worst(suspicions: Iterable[Suspicion]) -> Suspicion:
 def _suspicions(
     pair: Pair, sides: Sequence[Outputs], epsilon: float, delta: float, bits: bool, caution: float
 ) -> Iterator[Suspicion]:
-    """Events in both directions, made up on even rows and judged on odd ones."""
+    """Events in both directions, built on even rows and judged on odd rows."""
     moves = [after - before for before, after in zip(*pair, strict=True)]
     parts = output_columns.parts_of(sides, bits=bits, moves=moves)
     made, judged = ([side.rows(slice(start, None, 2)) for side in sides] for start in (0, 1))
@@ -440,7 +441,7 @@ def neighbours_to_try(
     """
 
     def mode(answers: Answers) -> dict[str, Any] | None:
-        """What is at each path in most outputs; None if such answers are refused."""
+        """The usual value at each path of the output; None if these answers are refused."""
         scaled = tuple(answer * sensitivity for answer in answers)
         if calls.refusal(scaled) is not None:
             return None
@@ -472,7 +473,7 @@ def neighbours_to_try(
 
 
 def taken(calls: Calls, tried: Iterable[Pair], most: int) -> Tried:
-    """The first pairs of which the function takes one side; to refuse the other is an output."""
+    """The first pairs of which the function accepts a side; refusing the other is an output."""
     kept: list[Pair] = []
     refused: list[Pair] = []
     for pair in tried:

@@ -1,8 +1,8 @@
 """Randomness alignment as code: the conditions under which an alignment proves privacy.
 
-A mechanism brings `run`, its program, and `align`, which says for neighbouring answers how far to
-shift every draw of noise so that the neighbour gives the same output. It is ε-private if (Lemma 1
-of the paper, and what we add to it)
+A mechanism has `run`, its program, and `align`. For neighbouring answers, `align` returns how far
+to shift every draw of noise so that the neighbour gives the same output. The mechanism is ε-private
+if these conditions hold (Lemma 1 of the paper, and our additions):
 
 - output: on the shifted noise the neighbour gives the same output;
 - cost: the shifts cost at most ε, each by its own law's cost (or, where draws are not
@@ -15,8 +15,8 @@ of the paper, and what we add to it)
 - grid: where noise is on a grid, shifts are whole steps;
 - function: `run`, `align` and `unalign` use what they are given, and no more.
 
-`trial` checks these on one path. A path may be one point, or a whole region of answers and noise:
-the `Judge` that the caller brings knows which.
+`trial` checks these on one path. A path may be one point, or a whole region of answers and noise;
+the caller's `Judge` decides conditions on it.
 """
 
 import itertools
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dpgap.proof.checker.symbolic import Paths
 
 _MOST = 10_000
-"""A program with more draws or outcomes never stops, as far as the checker knows."""
+"""The most draws and outcomes; a program with more is refused, because it may never stop."""
 _SECONDS = 10.0
 
 
@@ -55,16 +55,16 @@ Judge: TypeAlias = "Point | Paths"
 
 
 # --------------------------------------------------------------------------------------------------
-# What a program returns, taken apart: the discrete skeleton and the continuous numbers in it.
+# The two parts of an output: the discrete skeleton, and the continuous numbers in it.
 #
-# An alignment may look at the skeleton only. There are countably many skeletons, so there are
-# countably many alignments, as the paper's Lemma 1 demands. In place of each continuous number the
-# alignment gets a `Sealed` one, which refuses to be used.
+# An alignment may use only the skeleton. There are countably many skeletons, so there are countably
+# many alignments, as Lemma 1 of the paper needs. In place of each continuous number the alignment
+# gets a `Sealed` one: every use of it is an error.
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Skeleton:
-    """An output without its continuous numbers; equal only where all types are equal, too."""
+    """An output without its continuous numbers; equal only if all types are equal too."""
 
     kind: type
     value: Any
@@ -110,7 +110,7 @@ def collect(output: Any) -> Any:
                 return tuple(items)
         raise BadProgram(f"the program never stops: it gave more than {_MOST:,} outcomes")
     kind = type(output)
-    # What is compared must not say itself what it equals, or hide something.
+    # Compared values must not define their own equality, or hide something.
     named = isinstance(output, tuple) and kind.__iter__ is tuple.__iter__
     if kind is list or (named and not hasattr(output, "__dict__")):
         return _rebuilt(output, [collect(item) for item in output])
@@ -188,7 +188,7 @@ _DRAWS = forms.Kept(Source, "draws")
 
 
 def require_sound(law: Any, judge: Judge) -> None:
-    """Refuse noise that no proof is about: of impossible sizes, or not as fine as the grid."""
+    """Refuse noise that no proof covers: with impossible sizes, or coarser than the grid."""
     name, scale = type(law).__name__, getattr(law, "scale", 1)
     if law.can_tie and not judge.ties:
         raise BadProgram(f"{name} can tie: prove it with ties=True")
@@ -283,7 +283,7 @@ class Given(tuple[Any, ...]):
 
 @dataclass(slots=True)
 class Trial:
-    """What one path of a mechanism and its alignment did."""
+    """The record of one path of a mechanism and its alignment."""
 
     answers: Answers
     neighbour: Answers
@@ -297,7 +297,7 @@ class Trial:
 
 
 class Told(NamedTuple):
-    """What `run`, `align` or `unalign` asked on a path, and what it returned."""
+    """The questions of `run`, `align` or `unalign` on a path, and its result."""
 
     who: str
     given: Any
@@ -348,7 +348,8 @@ def trial(
 def _joint_cost(mechanism: Any, laws: Sequence[Any]) -> Any:
     """The function for the cost of dependent draws: that of their law, or of the mechanism.
 
-    It is of one joint density. So all draws must come from that, and all of its coordinates.
+    A joint cost is for one joint density. So all draws must come from it, and all its coordinates
+    must be drawn.
     """
     own = getattr(mechanism, "cost", None)
     cost = next((law.joint_cost for law in laws if hasattr(law, "joint_cost")), own)
@@ -362,7 +363,7 @@ def _require_same_again(mechanism: Any, made: Trial, judge: Judge) -> None:
     """Run on the neighbour and the shifted noise; raise a violation if the output differs.
 
     The run gets new unknowns; only the judge knows that they are the neighbour and the shifted
-    noise. So it must do with them what the first run did with its own numbers.
+    noise. So the run must treat them as the first run treated its numbers.
     """
     laws, drawn = made.draws.laws, made.draws.values
     answers, neighbour = made.answers, made.neighbour
@@ -407,8 +408,8 @@ def require_same_output(made: Any, same: Any, judge: Judge, wrong: str | None = 
 def require_undone(mechanism: Any, made: Trial, judge: Judge) -> Told:
     """Raise a violation unless `unalign` leads from the shifted noise back to what was drawn.
 
-    The mechanism must not have run. It is given new unknowns: that they are the shifted noise is
-    known to the judge alone. Both linear parts must be whole, so that both determinants are ±1.
+    The mechanism must be new (never run). It gets new unknowns; only the judge knows that they are
+    the shifted noise. Both linear parts must be whole, so that both determinants are ±1.
     """
     drawn = made.draws.values
     shifted: dict[forms.Unknown, Affine] = {
@@ -438,7 +439,7 @@ def _run(mechanism: Any, answers: Given, noise: Any) -> Any:
 
 
 def _shifts(mechanism: Any, who: str, sides: Any, noise: Any, output: Any) -> list[Scalar]:
-    """What `align` or `unalign` returns."""
+    """The shifts that `align` or `unalign` returns."""
     with forms.guarded(who, _SECONDS):
         given = getattr(mechanism, who)(*map(Given, sides), Given(noise), seal(output))
         shifts = [shift if isinstance(shift, Affine) else forms.exact(shift) for shift in given]
@@ -451,7 +452,7 @@ def _shifts(mechanism: Any, who: str, sides: Any, noise: Any, output: Any) -> li
 
 
 # --------------------------------------------------------------------------------------------------
-# Which draws each shift of an alignment depends on, and whether they depend in a ring.
+# The draws that each shift of an alignment depends on, and whether they form a cycle.
 #
 # An alignment must be *acyclic*: in some order of the draws, each shift depends on earlier draws
 # only. Then it cannot squeeze many draws of noise into few.
@@ -486,7 +487,7 @@ class Dependence:
         self.kinds.setdefault(key, []).append(trial)
 
     def cycle(self) -> list[int]:
-        """A cycle of the first kind of output whose alignment is not acyclic, or nothing."""
+        """A cycle in the first kind of output whose alignment is not acyclic; empty if none."""
         return next(filter(None, (find_cycle(_needs(kind)) for kind in self.kinds.values())), [])
 
 
@@ -503,10 +504,10 @@ def _needs(kind: Sequence[Trial]) -> list[set[int]]:
 
 
 class Functions:
-    """Whether `run`, `align` and `unalign` use what they are given, and no more.
+    """Checks that `run`, `align` and `unalign` use only their arguments.
 
-    What they ask next, or return, must follow from the discrete output, if they get one, and from
-    the answers to what they asked before. So it cannot depend on anything that was stored.
+    Their next question, or their result, must be a function of the discrete output (if they get
+    one) and of the answers to their earlier questions. So it cannot depend on stored values.
     """
 
     def __init__(self) -> None:
@@ -527,7 +528,7 @@ class Functions:
 
 
 def find_cycle(needs: Sequence[set[int]]) -> list[int]:
-    """Draws that depend on each other in a ring, or nothing.
+    """Draws that depend on each other in a cycle; empty if there are none.
 
     >>> find_cycle([set(), {0}, {0, 1}]), find_cycle([{1}, {0}]), find_cycle([{0}])
     ([], [0, 1], [0])

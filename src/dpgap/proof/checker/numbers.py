@@ -1,4 +1,4 @@
-"""The numbers a program runs on while it is being proved: affine forms of unknowns.
+"""The numbers with which a program runs during a proof: affine forms of unknowns.
 
 An unknown is an answer, a public parameter or a draw of noise. Sums of them and multiples by
 known numbers are all that selection mechanisms compute. So every number in a run is an exact
@@ -61,7 +61,7 @@ class Violation(Exception):  # noqa: N818 - a finding, not a fault
 
 def exact(value: Any) -> Exact:
     """A known number as an exact one; a float means the binary number that it is."""
-    kind = type(value)  # what a program made of a number could compute what it likes
+    kind = type(value)  # a subclass from the program could compute anything
     if kind is int or kind is bool:
         return value  # type: ignore[no-any-return]
     if kind is Fraction:
@@ -307,7 +307,7 @@ expected_answer: Callable[[Condition], bool] = _EXPECTED.of
 
 
 # --------------------------------------------------------------------------------------------------
-# Run somebody's program without hanging on it or being confused by its errors.
+# Run a user's program with a time limit, and report its errors.
 
 
 class Stop(Exception):  # noqa: N818 - not a fault: passes through the program under proof
@@ -318,8 +318,8 @@ class Stop(Exception):  # noqa: N818 - not a fault: passes through the program u
 def guarded(what: str, seconds: float) -> Iterator[None]:
     """Run a part of the program. If it fails or never stops, a `BadProgram` says so.
 
-    A signal ends what never stops. So there is no time limit in other threads than the main one,
-    and none on systems without timers.
+    A signal ends a program that never stops. So there is a time limit only in the main thread, and
+    only on systems with timers.
     """
     in_main = threading.current_thread() is threading.main_thread()
     is_limited = in_main and hasattr(signal, "setitimer")
@@ -368,7 +368,7 @@ def names(code: CodeType, *kinds: str) -> list[str]:
 
 
 def peeking(code: CodeType) -> set[str]:
-    """What code uses that can tell an unknown from a number: class, identity, or errors."""
+    """Names in code that could distinguish an unknown from a number: class, identity, errors."""
     found = {_PEEKING[each.opname] for each in instructions(code) if each.opname in _PEEKING}
     for before, each in itertools.pairwise(instructions(code)):
         known = before.opname == "LOAD_CONST" and before.argval in (None, ...)
@@ -401,11 +401,12 @@ WRAPPED = ("__func__", "__self__", "__wrapped__", "fget", "func", "args", "keywo
 
 
 def require_open(mechanism: Any, made: Any) -> list[Any]:
-    """Refuse somebody's code that takes the checker apart, or sees that it is being proved.
+    """Refuse a user's code that manipulates the checker, or can see that it is being proved.
 
-    What is looked at are functions, classes and objects, and all that they name or hold. What dpgap
-    ships is not, nor how `made` was made: it ran before. Every change of what is looked at shows in
-    the record that is returned. An iterator does not show how far it is: it counts as changed.
+    This reads functions, classes and objects, and all that they name or hold; not the code of
+    dpgap, nor the code that made `made`, because this ran before. It returns a record in which
+    every change of these objects shows. An iterator does not show its position: it counts as
+    changed.
     """
     waiting, record = [mechanism, made], list[Any]()
     seen = {id(each): each for base in type(made).__mro__ if (each := vars(base).get("__init__"))}
@@ -422,7 +423,7 @@ def require_open(mechanism: Any, made: Any) -> list[Any]:
 
 
 def _require_from_known_places(part: Any) -> None:
-    """Refuse modules, and what is from modules, that know more than a program is given."""
+    """Refuse modules, and objects from modules, that are not on the list of allowed ones."""
     module = _module_of(part)
     wrong = {module.partition(".")[0]} & _OUTSIDE
     if isinstance(part, ModuleType):
@@ -447,7 +448,7 @@ def _require_none(wrong: Set[str], who: str) -> None:
 
 
 def _held(part: Any) -> Iterator[Any]:
-    """What a function, class or object names or holds."""
+    """The objects that a function, class or object names or holds."""
     kind, top = type(part), _module_of(part).partition(".")[0]
     if isinstance(part, dict | list | tuple | set | frozenset | deque):
         yield from part
@@ -469,7 +470,7 @@ def _held(part: Any) -> Iterator[Any]:
 
 
 def _used(function: FunctionType) -> Iterator[Any]:
-    """What a function names or keeps; refuse code that does more than compute."""
+    """The objects that a function names or keeps; refuse code that does more than compute."""
     code, used = function.__code__, {*names(function.__code__, "GLOBAL")}
     attributes = {*names(code, "ATTR", "METHOD")}
     asked = {each for each in attributes if each.startswith(_HIDDEN)}
@@ -488,7 +489,7 @@ def _used(function: FunctionType) -> Iterator[Any]:
 
 
 def own_names(mechanism: Any) -> list[str]:
-    """The names of what a mechanism holds itself."""
+    """The names of a mechanism's own attributes."""
     own = {each.name for each in fields(mechanism)} if is_dataclass(mechanism) else set()
     for base in type(mechanism).__mro__:
         own |= {name for name, each in vars(base).items() if isinstance(each, MemberDescriptorType)}
@@ -502,7 +503,7 @@ _Named = namedtuple("_Named", ())
 
 @dataclass(frozen=True)
 class _Empty:
-    """Has what every class has, and every dataclass."""
+    """An empty dataclass: its members are those that every dataclass has."""
 
 
 _GENERATED = {"<string>", *(module.__file__ for module in (collections, dataclasses, reprlib))}
@@ -530,9 +531,9 @@ def functions_of(value: Any) -> list[FunctionType]:
 # --------------------------------------------------------------------------------------------------
 # Run a program down every one of its paths.
 #
-# The program is run again and again. Where both answers to a question are possible, one is taken
-# and the other is remembered. A later run replays the answers up to there and takes the other one.
-# Which answers are possible is decided in subclasses.
+# The program is run again and again. If both answers to a question are possible, one is taken and
+# the other is stored. A later run replays the answers up to this question and takes the other one.
+# Subclasses decide which answers are possible.
 
 
 _MOST_PATHS = 100_000
@@ -579,7 +580,7 @@ class PathExplorer:
             raise BadProgram("the program reaches the end on no path: nothing was looked at")
 
     def stop(self) -> NoReturn:
-        """Leave this path: nothing can happen on it, or nothing but a tie."""
+        """Leave this path: it is impossible, or possible only with a tie."""
         self._left = True
         raise Stop
 
@@ -645,7 +646,7 @@ class PathExplorer:
         return negative
 
     def begin(self, who: str) -> None:
-        """Say whose questions follow; once it is not `run`, no path may be left."""
+        """State whose questions follow; after `run` has ended, no path may be left."""
         self._began, self.transcript = self._began or who != "run", []
 
     def implied(self, form: Affine) -> bool | None:
@@ -653,7 +654,7 @@ class PathExplorer:
         return None
 
     def branch(self, form: Affine) -> tuple[bool, Any, Any]:
-        """A possible answer, what to go on with, and what to resume with for the other, if any."""
+        """A possible answer, its state, and the state of the other answer if it is possible."""
         raise NotImplementedError
 
     def enter(self, form: Affine, negative: bool, state: Any) -> None:

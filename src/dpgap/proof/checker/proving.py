@@ -58,7 +58,7 @@ _NEXT = {
     "draws": "Let the output tell how many draws were taken.",
     "fold": "Let run and align hand everything on to step and align_step, as SparseVector does.",
 }
-"""What to try, for each condition."""
+"""Advice for each condition that fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,9 @@ class Counterexample:
 # --------------------------------------------------------------------------------------------------
 # A theorem: hypotheses, and claims that follow from them. Two provers judge it: z3 and cvc5.
 #
-# It is written as SMT-LIB. The first question is whether the hypotheses can hold at all: from a
-# contradiction anything would follow. Every other question is whether a claim can fail. Each prover
-# reads the same text, and answers each question with "sat", "unsat" or "unknown".
+# It is written as SMT-LIB. The first question is whether the hypotheses can hold: a contradiction
+# would prove every claim. Every other question is whether a claim can fail. Each prover reads the
+# same text, and answers each question with "sat", "unsat" or "unknown".
 
 
 _SECONDS_FOR_A_QUESTION = 30
@@ -251,7 +251,7 @@ def prove(
 
 
 def _build(mechanism: Any, unknown: Callable[[str], Scalar]) -> Any:
-    """The mechanism made anew, or the member of a family that has these unknowns."""
+    """A new copy of the mechanism, or the member of a family with these unknowns."""
     if hasattr(mechanism, "run"):
         return deepcopy(mechanism)
 
@@ -299,10 +299,10 @@ class _Claim(NamedTuple):
 def _explore(
     mechanism: Any, kind: str, claim: _Claim, *, only_align: bool = False
 ) -> tuple["Paths", list[int], Violation | None]:
-    """Go down all paths, on unknown answers; or up to the first path with a violation.
+    """Follow all paths, on unknown answers, or up to the first path with a violation.
 
-    Returns the paths, a cycle that nothing undoes, and the violation. With `only_align` the
-    conditions are not looked at, so that all cycles are found.
+    Returns the paths, a cycle that `unalign` does not undo, and the violation. With `only_align`
+    the conditions are not checked, so all cycles are found.
     """
     from dpgap.proof.checker.symbolic import Paths
 
@@ -316,7 +316,7 @@ def _explore(
     answers, moves, neighbour = paths.neighbours(claim.n, DIRECTIONS[kind], claim.sensitivity)
     if claim.reach is not None and claim.reach < claim.n:
         most = claim.reach * claim.sensitivity
-        # Sizes add up to at most that if the moves do, with all signs.
+        # Sizes of moves add up to at most this if the moves do, with every choice of signs.
         for signs in itertools.product((1, -1), repeat=claim.n - 1):
             total = sum((s * move for s, move in zip(signs, moves[1:], strict=True)), moves[0])
             paths.confine(total, -most, most)
@@ -374,8 +374,8 @@ def replay(mechanism: Any, example: Counterexample, *, epsilon: Scalar = None) -
 # --------------------------------------------------------------------------------------------------
 # Look for a violation at many points: for more answers than a proof can take.
 #
-# Hypothesis makes up answers, neighbours and noise, all in exact fractions. When a condition fails,
-# it looks for the simplest numbers at which the condition fails.
+# Hypothesis generates answers, neighbours and noise, all in exact fractions. If a condition fails,
+# it searches for the simplest numbers at which the condition fails.
 
 
 def search(
@@ -442,12 +442,12 @@ def search(
 
 
 # --------------------------------------------------------------------------------------------------
-# Unknown items: does the threshold keep out the items of one unit alone, except with probability δ?
+# Unknown items: does the threshold exclude the items of only one unit, except with probability δ?
 #
 # 1. An item whose noisy answer is below the noisy threshold does not change the output: with it and
 #    without it, on the same noise, the output is the same. This is proved on all paths.
-# 2. So items of one unit alone show at most with the probability that one of them, with an answer
-#    of at most Δ, reaches the noisy threshold. This is compared with the δ that is claimed.
+# 2. So the probability that items of only one unit show is at most the probability that one of
+#    them, with an answer of at most Δ, reaches the noisy threshold. This is compared with δ.
 #
 # If draws are whole numbers, an item may be *at* the threshold, and "reaches" means ≥.
 

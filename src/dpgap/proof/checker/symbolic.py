@@ -22,7 +22,7 @@ from dpgap.proof.checker.numbers import Affine, BadProgram, Condition, Exact, Un
 from dpgap.proof.checker.proving import Theorem
 
 _SOMEWHERE = object()
-"""Stands for a point that exists but was not looked for."""
+"""A point that exists but was not computed."""
 
 
 class CostTerm:
@@ -66,7 +66,7 @@ class Paths(forms.PathExplorer):
         self.epsilon = epsilon
         self.ties = ties
         self.step: Exact = 1
-        """How far apart the grid's numbers are, where ties count."""
+        """The distance between numbers of the grid, if ties count."""
         self._terms: dict[Unknown, Any] = {}
         self._sums: dict[tuple[Any, ...], Any] = {}
         self._model: Any = None
@@ -80,13 +80,13 @@ class Paths(forms.PathExplorer):
         return forms.affine(self, {name: 1})
 
     def confine(self, form: Affine, low: Exact, high: Exact) -> None:
-        """Consider only what keeps the form between two known numbers."""
+        """Consider only points at which the form is between two known numbers."""
         term = self._term_of(form)
         self._bound.update(forms.terms_of(form))
         self._solver.add(term >= _number(low), term <= _number(high))
 
     def require_possible(self) -> None:
-        """Refuse confinements that contradict each other: anything would follow from them."""
+        """Refuse limits that contradict each other: they would prove every claim."""
         if self._where(z3.BoolVal(True)) is None:
             raise BadProgram("no answers and neighbours are within the range: nothing is proved")
 
@@ -99,7 +99,7 @@ class Paths(forms.PathExplorer):
     def neighbours(
         self, n: int, ends: tuple[Exact, Exact], sensitivity: Exact = 1
     ) -> tuple[list[Affine], list[Affine], list[Affine]]:
-        """Unknown answers, by how much each moves, and the neighbour that this makes."""
+        """Unknown answers, the move of each, and the resulting neighbour."""
         answers = [self.unknown(f"q{i}") for i in range(n)]
         low, high = (end * sensitivity for end in ends)
         moves = [self.between(f"d{i}", low, high) for i in range(n)]
@@ -126,13 +126,13 @@ class Paths(forms.PathExplorer):
             self._scopes -= 1
 
     def learn(self, form: Affine, negative: bool) -> None:
-        """Keep the answer, so that z3 need not be asked about what follows from it."""
+        """Store the answer, so that z3 is not asked about its consequences."""
         terms, constant = forms.form_of(form)
         self._facts.setdefault(frozenset(terms.items()), []).append((constant, negative))
         self._known.update(terms)
 
     def branch(self, form: Affine) -> tuple[bool, Any, Any]:
-        """A possible answer, a point there, and a point where the other is right, if any."""
+        """A possible answer, a point with it, and a point with the other answer, if any."""
         if self._is_anything(form):
             return True, _SOMEWHERE, _SOMEWHERE
         first = self._in_model(form)
@@ -175,7 +175,7 @@ class Paths(forms.PathExplorer):
     def _where(self, claim: Any) -> Any:
         """A point of this path where the claim holds; None if there is none.
 
-        What was entered is told to z3 here: it is asked so rarely that this can wait.
+        The entered answers are passed to z3 only here, because z3 is asked rarely.
         """
         for form, negative in self._entered[self._scopes :]:
             self._solver.push()
@@ -288,25 +288,25 @@ class Paths(forms.PathExplorer):
 
 
 # --------------------------------------------------------------------------------------------------
-# The judge of whole regions that also writes down what it was asked, as a theorem.
+# The judge of whole regions that also writes all questions down, as a theorem.
 #
-# `Paths` lets z3 decide, path by path, and stops at the first violation. What it decided is written
-# down here in full: what was assumed, every path, and every condition on it. That the paths are all
-# there are is a claim of its own. So another prover can judge the whole again.
+# `Paths` lets z3 decide, path by path, and stops at the first violation. Here everything is written
+# down: the assumptions, every path, and every condition on it. That there are no other paths is one
+# more claim. So another prover can check the whole theorem again.
 
 
 class Recording(Paths):
     """Paths that are written down."""
 
     def __init__(self, epsilon: Exact | None, *, ties: bool) -> None:
-        """Without ε, costs are shown elsewhere."""
+        """Without ε, costs are proved elsewhere."""
         super().__init__(epsilon, ties=ties)
         self._hypotheses: dict[str, Any] = {}
         self._covered: list[Any] = []
         self._failures: dict[str, list[Any]] = {}
 
     def given(self, condition: Condition) -> None:
-        """Consider only what meets the condition."""
+        """Consider only points that meet the condition."""
         self._suppose(self._met(condition))
         self._bound.update(forms.terms_of(forms.asked_form(condition)))
 

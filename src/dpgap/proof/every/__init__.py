@@ -1,10 +1,10 @@
 """Proofs for every number of answers and every k, of the programs that ship.
 
-`checker` follows a whole program, which is possible for few answers only. Here a small part of a
-program is followed, in which each violation would show, and the code that connects this part with
-the whole is checked as well. docs/every-n.md says which part, and why it is enough.
+`checker` follows a whole program, which is possible only for few answers. Here a small part of a
+program is followed, in which every violation would show; the code that connects this part with the
+whole is checked too. docs/every-n.md says which part, and why it is enough.
 
-- `theorems`: which mechanism is proved how. A new mechanism is entered there.
+- `theorems`: the kind of proof for each mechanism. A new mechanism is entered there.
 - `steps`: one step from any state; and `run` and `align` do nothing but steps.
 - `memory`: steps remember nothing, and a program treats all positions alike.
 - `few_answers`: rankings, measurements and histograms, in which a few answers show each violation;

@@ -1,7 +1,7 @@
-"""A few answers that show every violation: rankings, measurements and histograms for every n.
+"""Proofs for every n from a few answers: rankings, measurements and histograms.
 
-A whole program is followed on few answers. What ties these to any number of answers is checked on
-known numbers: a program treats few among many as it treats few alone.
+A whole program is followed on few answers. The link to any number of answers is checked on known
+numbers: a program treats a few answers among many as it treats the few alone.
 
 **Top-K: two winners and two losers.** Look at a violation among n answers. Either two winners come
 out in another order, or a loser beats a winner, or a lead changes, or a winner's shift costs too
@@ -58,7 +58,7 @@ Make = Callable[..., Any]
 
 
 def recording(epsilon: Exact | None, *, ties: bool) -> "Recording":
-    """A judge that writes down what it is asked; without ε, costs are shown elsewhere."""
+    """A judge that writes down all questions; without ε, costs are proved elsewhere."""
     from dpgap.proof.checker.symbolic import Recording  # z3 takes its time to load
 
     return Recording(epsilon, ties=ties)
@@ -74,10 +74,11 @@ def _prove_few(
     *,
     ties: bool = False,
 ) -> Theorem:
-    """The program on n answers costs at most what is allowed; raises the first violation.
+    """The theorem that the program on n answers costs at most `allowed`; raises a violation.
 
-    `run`, `align` and `run` again, as the checker does it (`checker.alignment`), and written down.
-    `settled` says whether the shifts of a path depend on noise in an order that holds for every n.
+    It calls `run`, `align` and `run` again, as the checker does (`checker.alignment`), and writes
+    everything down. `settled` says whether the shifts of a path depend on noise in an order that
+    holds for every n.
     """
     judge = recording(allowed, ties=ties)
     answers, _, neighbour = judge.neighbours(n, DIRECTIONS[kind])
@@ -121,7 +122,7 @@ def _released(
 
 
 def _subsets(most: int, needed: Set[int] = frozenset()) -> Iterator[tuple[int, ...]]:
-    """All choices of up to so many of five places that include the needed ones."""
+    """All subsets of at most `most` of five places that include the needed ones."""
     for size in range(1, most + 1):
         for kept in itertools.combinations(range(_MANY), size):
             if needed <= {*kept}:
@@ -170,7 +171,7 @@ def _prove_ranking(
 
 
 def require_scales(made: Make) -> None:
-    """Raise a violation unless the scale is right whatever k, ε and the sensitivity are."""
+    """Raise a violation unless the scale is right for all k, ε and sensitivities."""
     for k, epsilon, delta in itertools.product(_SIZES, (1, Fraction(7, 3)), (1, 3)):
         _require_scale(made(k=k, epsilon=epsilon, sensitivity=delta))
     on_grid = made(k=3, sensitivity=Fraction(4, 3), grid=Fraction(1, 4))

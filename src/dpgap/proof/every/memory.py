@@ -1,9 +1,9 @@
-"""A stream's methods remember nothing: what they do depends on their arguments only.
+"""Checks that the methods of a stream have no memory: they depend only on their arguments.
 
-One step is followed from any state. A step that counts its calls, in a default, a closure, a global
-variable or an attribute, has a state that is not followed. So the code of each method, and of all
-functions and classes that it uses, is read: it may store in its own variables only, and all other
-values that it reads must be unable to change.
+One step is followed from any state. If a step counts its calls in a default, a closure, a global
+variable or an attribute, it has a state that is not followed. So the code of each method, and of
+all functions and classes that it uses, is read: it may store values only in its own variables, and
+all other values that it reads must be immutable.
 """
 
 import builtins
@@ -32,14 +32,14 @@ _REFUSED = {
     *("__import__", "id", "hash", "breakpoint", "memoryview", "getattr"),
     *("isinstance", "issubclass", "type", "hasattr", "repr", "str", "format", "callable", "dir"),
 }
-"""What could keep something elsewhere, or see that a program is being proved."""
+"""Names of code that could store a value elsewhere, or see that a program is being proved."""
 _MODULES = {"math", "operator", "fractions"}
 _TRUSTED = {"dpgap", "builtins", "fractions", "decimal", "typing"}
 _NUMBERS = (int, float, complex, str, bytes, Fraction, Decimal, range, type(None))
 
 
 def require_no_memory(mechanism: Any, methods: tuple[str, ...]) -> None:
-    """Raise a violation if what these methods do can depend on how often they were called."""
+    """Raise a violation if these methods could depend on how often they were called."""
     kind = type(mechanism)
     seen: set[Any] = {vars(base).get("__init__") for base in kind.__mro__}  # it ran before
     for name in own_names(mechanism):
@@ -61,7 +61,7 @@ def _require_method(kind: type, name: str, seen: set[Any]) -> None:
 
 
 def _is_fixed(value: Any, seen: set[Any]) -> bool:
-    """Whether it is something that cannot change, or code that remembers nothing."""
+    """Whether a value is immutable, or code without memory."""
     functions = functions_of(value)
     if functions:
         for function in functions:
@@ -123,7 +123,7 @@ def _require_function(function: FunctionType, seen: set[Any]) -> None:
 
 
 def peeks(code: CodeType) -> bool:
-    """Whether code could tell numbers from what stands for them: by their class, or by trying."""
+    """Whether code could distinguish numbers from unknowns: by their class, or by try."""
     attributes = {*names(code, "ATTR", "METHOD")}
     asked = {name for name in attributes if name.startswith("__")} | (attributes & SEEING)
     formats = any(each.opname.startswith("FORMAT_") for each in instructions(code))
@@ -135,13 +135,12 @@ def _remembers(message: str) -> Violation:
 
 
 # --------------------------------------------------------------------------------------------------
-# A program that singles out no answer by its place, and does not look at how many there are.
+# A program treats all positions alike, and does not use the number of answers.
 #
-# That few answers stand for many is checked for five. A program could treat the sixth in another
-# way, or answers that are close together. For that it would have to compare numbers, or to name a
-# place. So its code is looked at. It may add and subtract, sort, go through all answers, take the
-# least, the largest, a slice or the sum. It compares nothing, and the only numbers in it are 0 and
-# 1, once each.
+# `few_answers` checks five answers. A program could treat the sixth in another way, or answers that
+# are close together. For this it would have to compare numbers, or to name a position. So its code
+# is read. It may add and subtract, sort, go through all answers, take the least, the largest, a
+# slice or the sum. It must compare nothing, and have no numbers but 0 and 1, once each.
 
 
 _FUNCTIONS = {"sorted", "range", "len", "min", "max", "tuple", "list", "zip", "sum"}

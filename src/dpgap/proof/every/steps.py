@@ -1,10 +1,11 @@
-"""A stream for every n: one step from any state.
+"""Proofs of streams for every n: one step from any state.
 
-*State*: the units used so far, and what all steps share, such as a noisy threshold. On the
-neighbour as many units are used, and what is shared is higher by the rise. From any such state, one
-step on an arbitrary answer gives the same outcome on both sides, ends in such a state again, and
-costs at most the units that it uses. So the whole costs at most what the shared draw costs, and all
-units together. `require_fold` shows that a stream is nothing but such steps.
+The *state* is the units used so far, and the values that all steps share, such as a noisy
+threshold. On the neighbour the same number of units is used, and the shared value is higher by the
+rise. From any such state, one step on an arbitrary answer gives the same outcome on both sides,
+ends in such a state again, and costs at most the units that it uses. So the whole stream costs at
+most the cost of the shared draw plus that of all units. `require_fold` shows that a stream consists
+only of such steps.
 
 `rise` is given the sum of all answers and no single one. So an arbitrary answer and the sum of the
 rest stand for all of them.
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Opening(NamedTuple):
-    """The draw that a stream begins with, and how often it is in what all its steps share."""
+    """The first draw of a stream, and its coefficients in the values that all steps share."""
 
     law: Any
     sign: Exact
@@ -47,7 +48,7 @@ class Opening(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Charged:
-    """Noise whose cost is counted in units: what it costs at charge 1, times these."""
+    """Noise whose cost is counted in units: its cost at charge 1, times its units."""
 
     at_one: Law
     units: Affine
@@ -56,7 +57,7 @@ class Charged:
 
 
 class Budget(NamedTuple):
-    """What is paid for: the shared draw, and so many units at so much each."""
+    """The budget of a stream: the shared draw, and a number of units with a price."""
 
     opening: Opening
     share: Exact
@@ -67,7 +68,7 @@ class Budget(NamedTuple):
 
 
 def prove_steps(mechanism: Any, kind: str, *, ties: bool) -> list[Theorem]:
-    """What must hold of one step of a mechanism with known numbers.
+    """The theorems about one step of a mechanism with known numbers.
 
     Beside `run` and `align` it has `step`, `align_step`, `rise` and `live`, as `SparseVector` has
     them, and `capacity` units of `unit` each.
@@ -163,15 +164,15 @@ def _require_paid(laws: Sequence[Any], shifts: Sequence[Scalar], paid: Affine, j
 #
 # What a step proves holds for every n if `run` is a *fold*: draw what all answers share, then take
 # one step after another, each from where the last one ended. This is checked on the code that
-# ships. `run` and `align` are executed with steps that return *marks*. A mark can be handed on and
-# nothing else: any other use of it fails. So it shows where each value goes.
+# ships. `run` and `align` are executed with steps that return *marks*. A mark can only be passed
+# on: any other use of it fails. So marks show where each value goes.
 #
-# At the head of its loop, Python keeps all that a function knows in its local variables. They are
-# looked at there. If they are the same at one head as at the next, up to marks that are handed on,
-# so they are at all later heads: each round does what the round before it did. A variable that
-# holds anything else, such as an iterator, is refused, and so is code that remembers (`memory`).
-# What a loop goes through is kept beside its variables. So there is one loop, which goes through
-# the answers themselves, and through nothing else with them.
+# At the head of a loop, the whole state of a function is in its local variables, which are read
+# there. If they are the same at one head and at the next (except for marks that are passed on),
+# they are the same at all later heads: each round does the same as the round before it. A variable
+# with anything else, such as an iterator, is refused; so is code with memory (`memory`). The
+# iterator of a loop is not in its variables. So there must be one loop, over the answers
+# themselves, and over nothing else with them.
 
 
 _METHODS = (
@@ -183,7 +184,7 @@ _ROUNDS = 4
 
 
 class Mark(Sealed):
-    """Stands for a value that may be handed on, and nothing else."""
+    """A placeholder for a value that may only be passed on."""
 
     __slots__ = ("name", "number")
 
@@ -197,7 +198,7 @@ class Mark(Sealed):
 
 
 def require_fold(mechanism: Any) -> Opening:
-    """Raise a violation unless `run` and `align` are folds of steps; what `run` begins with."""
+    """Raise a violation unless `run` and `align` are folds of steps; return `run`'s opening."""
     require_no_memory(mechanism, _METHODS)
     opening = _require_run(mechanism, ends=False)
     _require_run(mechanism, ends=True)
@@ -260,7 +261,7 @@ def _opaque(mechanism: Any, **methods: Callable[..., Any]) -> Any:
 
 
 class _Way:
-    """A branch that all answers clear, or none. Its law and its number may only be handed on."""
+    """A branch that all answers clear, or none. Its law and its number may only be passed on."""
 
     def __init__(self, number: int, *, cleared: bool) -> None:
         self.law, self.number = Mark("law", number), Mark("branch", number)
@@ -279,7 +280,7 @@ class _Ways(tuple[_Way, ...]):
 
 
 def _until_loop(code: CodeType) -> list[tuple[str, Any]]:
-    """The instructions before the first loop: they make what the loop goes through."""
+    """The instructions before the first loop: they make the iterable of the loop."""
     made = itertools.takewhile(lambda each: each.opname != "FOR_ITER", dis.get_instructions(code))
     return [(each.opname, each.argval) for each in made]
 
@@ -425,7 +426,7 @@ def _broken(message: str) -> Violation:
 
 
 _BRANCHES = 3
-"""So many branches are followed: `require_loop` shows that later ones are treated alike."""
+"""The number of branches that are followed; `require_loop` shows that later ones are the same."""
 _MOST_BRANCHES = 16
 _UNREAD = ("threshold", "k", "epsilon", "threshold_share", "threshold_law", "noise", "grid")
 """Parameters that a step must not look at, because it is followed for one value of each."""
@@ -506,7 +507,7 @@ def _at_one(way: Branch) -> Any:
 
 
 def require_numbers(mechanism: SparseVector) -> None:
-    """Raise a violation unless the mechanism's numbers are as a step takes them for granted."""
+    """Raise a violation unless the mechanism's numbers are as the proof of a step assumes."""
     delta, ways, limits = mechanism.sensitivity, mechanism.ways, mechanism.limits
     pairs = list(zip(ways, limits, strict=True))
     share = mechanism.threshold_share * mechanism.epsilon

@@ -1,8 +1,8 @@
-"""Which mechanism is proved how, for every n and k.
+"""The proofs of all mechanisms, for every n and k.
 
-**To have a new mechanism proved for every n**, add a line to `shipped_for_every_n`: its name, what
-it is a variant of, the kind of neighbours, and a function that returns theorems or raises a
-violation. `steps` and `few_answers` are there for mechanisms like those that ship.
+**To prove a new mechanism for every n**, add a line to `shipped_for_every_n`: its name, its
+variant, the kind of neighbours, and a function that returns theorems or raises a violation. For
+mechanisms like those of dpgap, use `steps` and `few_answers`.
 """
 
 import time
@@ -32,7 +32,7 @@ _SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing to prove, for so many answers, or for "every" number of them."""
+    """One case of a proof, for n answers, or for "every" number of them."""
 
     name: str
     kind: str
@@ -72,7 +72,7 @@ def judged(
 
 
 def shipped_for_every_n() -> Iterator[Case]:
-    """What dpgap ships, each with every noise and kind of neighbours."""
+    """All mechanisms of dpgap, each with every noise and kind of neighbours."""
     for measurement, given, kind in (
         (Laplace, {}, GENERAL),
         (Cube, {}, GENERAL),
@@ -135,7 +135,7 @@ class Stepwise(ABC):
     def step(
         self, used: Scalar, answer: Scalar, shared: Scalar, noise: Noise
     ) -> tuple[Any, Scalar]:
-        """What is said of one answer, and the units used after it."""
+        """The outcome for one answer, and the units used after it."""
 
     @abstractmethod
     def align_step(
@@ -143,8 +143,8 @@ class Stepwise(ABC):
     ) -> tuple[Sequence[Scalar], Scalar]:
         """A shift for every draw of a step, and the units used after it.
 
-        On the neighbour what is shared is higher by the `rise`. `move` makes up for that and for
-        the answer's own change.
+        On the neighbour the shared value is higher by the `rise`. `move` is the shift that cancels
+        this and the answer's own change.
         """
 
     def rise(self, before: Scalar, after: Scalar) -> Scalar:
@@ -152,7 +152,7 @@ class Stepwise(ABC):
         return self.sensitivity
 
     def live(self, used: Scalar) -> Any:
-        """Whether the stream goes on once so many units are used."""
+        """Whether the stream goes on after `used` units are used."""
         return used < self.capacity
 
     def run(self, answers: Iterable[Scalar], noise: Noise) -> Iterator[Any]:
@@ -170,7 +170,7 @@ class Stepwise(ABC):
 
 
 def prove_every(mechanism: Any, *, neighbours: str | None = None, ties: bool = False) -> Proof:
-    """Prove that a stream is ε-private, however many answers there are.
+    """Prove that a stream is ε-private, for every number of answers.
 
     `mechanism` is a `Stepwise`, or has the same methods, as `SparseVector` has. A refutation comes
     with numbers, if few answers show it. The other arguments are those of `prove`.
