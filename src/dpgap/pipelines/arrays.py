@@ -20,9 +20,10 @@ monotonic), and their intervals hold after selection. For a threshold there are 
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any, TypedDict, Unpack, cast
 
 import numpy as np
@@ -362,7 +363,7 @@ def measured_top_k(
     ([2, 1], [90.0, 50.0])
     """
     require_options("measured_top_k", options, TopKOptions)
-    return _release(MeasuredTopK, (k, epsilon), answers, **options)
+    return _release(_top_k, (k, epsilon), answers, **options)
 
 
 @public
@@ -395,15 +396,23 @@ def measured_above(
     ([1, 3], (2, 2))
     """
     require_options("measured_above", options, AboveOptions)
-    return _release(MeasuredAbove, (threshold, k, epsilon), answers, **options)
+    return _release(_above, (threshold, k, epsilon), answers, **options)
+
+
+_top_k, _above = map(lru_cache(maxsize=64, typed=True), (MeasuredTopK, MeasuredAbove))
+"""Pipelines of these parameters, which are public; the last ones made are remembered."""
 
 
 def _release(
-    pipeline_of: type[MeasuredTopK | MeasuredAbove],
+    pipeline_of: Any,
     given: tuple[Any, ...],
     answers: Any,
     labels: Sequence[Any] | None = None,
     account: Account | None = None,
     **named: Any,
 ) -> Measured:
-    return pipeline_of(*given, **named).release(answers, labels=labels, account=account)
+    pipeline = None
+    with suppress(TypeError):  # it cannot be remembered, or it cannot be made: then this says why
+        pipeline = pipeline_of(*given, **named)
+    pipeline = pipeline or pipeline_of.__wrapped__(*given, **named)
+    return cast(Measured, pipeline.release(answers, labels=labels, account=account))
