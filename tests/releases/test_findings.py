@@ -125,7 +125,7 @@ def test_some_may_be_0_and_groups_are_named():
     release = _release([900.0, 890.0, 500.0, 490.0, 3.0], [120.0, 120.0, 120.0, 120.0, 1.0])
     said = _same_again(release)
     assert said[0] == "Four of the five are surely among the top five: ranks 1 to 4."
-    assert said[1].startswith("The order within ranks 1 and 2, ranks 3 and 4 is not")
+    assert said[1].startswith("The order within ranks 1 and 2 and within ranks 3 and 4 is not")
     assert said[2] == "The true value of rank 5 may be 0."
     assert release.groups() == ((1, 2), (3, 4), (5,))
 

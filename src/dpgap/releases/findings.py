@@ -345,7 +345,7 @@ def _order(release: Measured, facts: Facts) -> Iterator[str]:
     elif alone:
         yield f"The order of the first {in_words(alone)} is sure."
     close = [group for group in groups if len(group) > 1]
-    ranks = ", ".join(map(ranks_in_words, close))
+    ranks = " and within ".join(map(ranks_in_words, close))
     yield f"The order within {ranks} is not sure{_advice(release, close)}."
 
 
