@@ -70,7 +70,7 @@ def p_of(wrong: Floats) -> float:
 
 def shortfalls(mechanism: dpgap.SparseVector, level: float) -> Floats:
     """For each branch, how far its bounds are below the threshold plus the gap."""
-    many = len(mechanism.ways)
+    many = len(mechanism.every_branch)
     release = replace(
         mechanism.release([0]),
         indices=np.arange(many),
@@ -88,8 +88,10 @@ def wrong_bounds(mechanism: dpgap.SparseVector, short: Floats, runs: int) -> Ite
     A bound that is too high is said only if the gap clears the margin. So the worst answers are
     just large enough for that, in one branch or another. A tenth of the runs looks where.
     """
-    demanded = np.array([float(way.margin) for way in mechanism.ways]) + mechanism.gap_offsets
-    own = float(mechanism.ways[0].law.scale) * np.linspace(-1, 2, 7)
+    demanded = (
+        np.array([float(way.margin) for way in mechanism.every_branch]) + mechanism.gap_offsets
+    )
+    own = float(mechanism.every_branch[0].law.scale) * np.linspace(-1, 2, 7)
     places = np.unique(np.rint(np.concatenate([demanded - short, own])))
 
     def wrong(places: Floats, runs: int, seed: int) -> Floats:
@@ -114,10 +116,10 @@ def _sparse_vector(noise: str, branches: int, monotonic: bool, runs: int, level:
         yield "at worst", "lower bound", wrong
     if noise != "exponential":
         return
-    for below in (0, round(float(mechanism.ways[-1].law.scale))):
+    for below in (0, round(float(mechanism.every_branch[-1].law.scale))):
         found = dpgap.simulate(mechanism, [-below] * 20, runs=runs, seed=3)
         raw = found.gaps - mechanism.gap_offsets[found.branch_of - 1]
-        evidence = evidence_of(mechanism.ways, found.branch_of, raw)
+        evidence = evidence_of(mechanism.every_branch, found.branch_of, raw)
         assert evidence is not None
         p_values = evidence.p_values(raw.size)
         kind = "on the line" if below == 0 else "below it"
@@ -291,7 +293,7 @@ def _above(method: str, branches: int, monotonic: bool, runs: int, level: float)
         0, K, EPSILON, method=method, adaptive=True, branches=branches, monotonic=monotonic
     )
     selection, measurement = pipeline.selection, pipeline.measurement
-    dear, cheap = (float(selection.ways[at].law.scale) for at in (-1, 0))
+    dear, cheap = (float(selection.every_branch[at].law.scale) for at in (-1, 0))
     streams = {
         "on the line": np.zeros(4),
         "around it": dear * np.linspace(-2, 2, 4),
@@ -424,7 +426,7 @@ def _plan(
         answers = _counts("clear")
     else:
         pipeline = dpgap.MeasuredAbove(0, K, EPSILON, adaptive=adaptive, **facts)
-        answers = np.full(K, round(30 * float(pipeline.selection.ways[0].law.scale)))
+        answers = np.full(K, round(30 * float(pipeline.selection.every_branch[0].law.scale)))
     made = dpgap.simulate(pipeline, answers, runs=runs, seed=7)
     shown = made.estimates if method == "paper" else made.measurements
     wrong = np.abs(shown - made.truth) > _planned(expected, level)

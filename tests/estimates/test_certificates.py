@@ -167,7 +167,7 @@ def _above(mechanism: dpgap.SparseVector, runs: int) -> tuple[Any, Floats]:
 def _require_above(kind: str, runs: int, **others: Any) -> None:
     mechanism = _mechanism(kind, **others)
     found, raw = _above(mechanism, runs)
-    made = evidence_of(mechanism.ways, found.branch_of, raw)
+    made = evidence_of(mechanism.every_branch, found.branch_of, raw)
     _require_size(made.p_values(raw.size), runs)
     if "threshold_share" in others:  # then the last margin is below 0, and p is cautious
         return
@@ -189,7 +189,7 @@ def _claims(found: Any, p_values: Floats, level: float) -> tuple[int, int]:
 def test_these_are_above_is_seldom_wrong_of_any_answer_and_would_be_without_correction(kind: str):
     mechanism, runs = _mechanism(kind), 10_000
     found, raw = _above(mechanism, runs)
-    p_values = evidence_of(mechanism.ways, found.branch_of, raw).p_values(raw.size)
+    p_values = evidence_of(mechanism.every_branch, found.branch_of, raw).p_values(raw.size)
     corrected, alone = _claims(found, p_values, 0.95)
     assert stats.binomtest(corrected, runs, 0.05, alternative="greater").pvalue > LEVEL
     assert stats.binomtest(alone, runs, 0.05, alternative="greater").pvalue < LEVEL
@@ -214,7 +214,7 @@ def test_answers_below_seldom_have_small_p_values_in_a_million_runs(kind: str):
 def test_the_gaps_that_are_shown_would_not_do():
     mechanism = _mechanism("plain", threshold_share="0.1")
     found, _ = _above(mechanism, 10_000)
-    shown = evidence_of(mechanism.ways, found.branch_of, found.gaps)
+    shown = evidence_of(mechanism.every_branch, found.branch_of, found.gaps)
     assert not _is_small(shown.p_values(found.gaps.size), 0.05)
 
 
@@ -238,7 +238,7 @@ def test_a_release_keeps_the_raw_leads_and_their_scales():
             expected = np.cumsum(release.gaps[::-1])[::-1] if mechanism.k < 6 else []
             assert scales == (mechanism.law.scale,) * len(leads)
         else:
-            ways = [mechanism.ways[branch - 1] for branch in release.branch_of]
+            ways = [mechanism.every_branch[branch - 1] for branch in release.branch_of]
             raw = release.gaps - mechanism.gap_offsets[release.branch_of - 1]
             expected = raw - [max(float(way.margin), 0) for way in ways]
             assert scales == tuple(way.law.scale for way in ways)

@@ -121,7 +121,7 @@ def test_bounds_of_each_branch_alone_would_be_wrong_too_often(
 def test_sharing_lowers_no_bound_by_more_than_0_7_of_the_cheapest_scale(noise: str, branches: int):
     mechanism = _mechanism(branches, noise=noise, monotonic=True)
     lower = shortfalls(mechanism, NOMINAL) - _unshared(mechanism)
-    scales = [float(way.law.scale) for way in mechanism.ways]
+    scales = [float(way.law.scale) for way in mechanism.every_branch]
     most = 0.7 if noise != "staircase" else 1.5  # its bound is cautious
     assert (lower > 0).all()
     assert (lower <= most * scales[0]).all()

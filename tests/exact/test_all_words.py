@@ -216,7 +216,7 @@ def test_a_sparse_vector_says_what_its_program_says_on_all_words(noise, width, m
         said = sift(program, np.array(answers), len(words), bits)
     found = zip(said.indices, said.branches, said.gaps, strict=True)
     of_run = dict(zip(said.runs.tolist(), (tuple(map(int, each)) for each in found), strict=True))
-    laws_of = (program.threshold_law, *[program.ways[0].law] * 2)
+    laws_of = (program.threshold_law, *[program.every_branch[0].law] * 2)
     floors = [_floors(law, noise, width) for law in laws_of]
     compared = 0
     for run, row in enumerate(words.tolist()):

@@ -98,7 +98,7 @@ def test_the_map_is_that_of_the_same_noise_made_for_another_sensitivity(d_in: in
         lambda **facts: dpgap.JointTopK(3, **facts).law,
         lambda **facts: dpgap.HybridTopK(9, 3, **facts).law,
         lambda **facts: dpgap.SparseVector(9, 3, **facts).threshold_law,
-        lambda **facts: [way.law for way in dpgap.AdaptiveSparseVector(9, 3, **facts).ways],
+        lambda **facts: [way.law for way in dpgap.AdaptiveSparseVector(9, 3, **facts).every_branch],
         lambda **facts: dpgap.NoisyHistogram(reach=2, **facts).law,
         lambda **facts: dpgap.Laplace(**facts).law(4),
         lambda **facts: dpgap.CountHull(monotonic=True, **facts).law(4),

@@ -118,7 +118,7 @@ def _zeros_found_as_by_the_program(seed: int) -> int:
     found = sifting.take_sparse(VALUES, PLACES, SIZE)
     answers = np.zeros(SIZE, dtype=np.int64)
     answers[PLACES] = VALUES
-    noise = _Recorded(threshold - int(program.threshold), draws, len(program.ways))
+    noise = _Recorded(threshold - int(program.threshold), draws, len(program.every_branch))
     outcomes = list(program.run(noise.answers(answers.tolist()), noise))
     above = [(at, *said) for at, said in enumerate(outcomes) if said.branch is not None]
     assert above == list(

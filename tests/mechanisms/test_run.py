@@ -58,7 +58,7 @@ def test_as_many_answers_come_as_were_left(branches: int, drain: bool, at_full_p
             left, used = [], 0
             while not run.exhausted:
                 left.append(run.answers_left[0 if at_full_price else 1])
-                way = mechanism.ways[mechanism.live(used) - 1 if at_full_price else 0]
+                way = mechanism.every_branch[mechanism.live(used) - 1 if at_full_price else 0]
                 assert run.ask(-(10**6)).above is False
                 assert run.ask(int(way.margin)).branch == way.number
                 used += way.units
@@ -340,7 +340,7 @@ def test_a_run_with_a_threshold_a_question_says_what_the_kernel_says_on_the_same
     sifted = sift(program, answers - lines + 5, 1, InsecureSeededBits(11))
     bits = InsecureSeededBits(11)
     threshold = int(program.threshold_law.floors(bits, 1)[0])
-    noise = program.ways[0].law.floors(bits, 1, 200)
+    noise = program.every_branch[0].law.floors(bits, 1, 200)
     tabled = _TabledNoise(threshold, noise)
     with (
         mock.patch.object(sparse_vector, "GridNoise", return_value=tabled),
@@ -374,7 +374,7 @@ def test_an_answer_above_has_the_p_value_of_its_raw_gap(grid: str | None):
             answer = run.ask(120 + 10 * len(seen))
             if not answer.above:
                 continue
-            way = mechanism.ways[answer.branch - 1]
+            way = mechanism.every_branch[answer.branch - 1]
             lead = answer.gap - mechanism.gap_offsets[answer.branch - 1] - max(way.margin, 0)
             expected = min(1, math.exp(-lead / float(way.law.scale)))
             assert answer.p_value == pytest.approx(expected)
@@ -414,7 +414,7 @@ def _asked_below(mechanism: dpgap.SparseVector) -> tuple[np.ndarray, np.ndarray]
         while not run.exhausted:
             answers.append(run.ask(100))
     above = [answer for answer in answers if answer.above]
-    ways = [mechanism.ways[answer.branch - 1] for answer in above]
+    ways = [mechanism.every_branch[answer.branch - 1] for answer in above]
     gaps = np.array([answer.gap for answer in above]) - [float(max(way.margin, 0)) for way in ways]
     shown = np.exp(-gaps / [float(way.law.scale) for way in ways])
     return np.array([answer.p_value for answer in above]), shown

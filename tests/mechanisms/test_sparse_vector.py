@@ -62,10 +62,10 @@ def test_the_kernel_says_what_the_program_says(
     sifted = sift(program, np.array(answers), runs, InsecureSeededBits(seed), most)
     bits = InsecureSeededBits(seed)
     thresholds = program.threshold_law.floors(bits, runs)
-    drawn = np.stack([way.law.floors(bits, runs, len(answers)) for way in program.ways])
+    drawn = np.stack([way.law.floors(bits, runs, len(answers)) for way in program.every_branch])
     for run in range(runs):
         noise_of_run = _Tabled(
-            int(thresholds[run]), [way.law for way in program.ways], drawn[:, run]
+            int(thresholds[run]), [way.law for way in program.every_branch], drawn[:, run]
         )
         said, above = [], 0
         for outcome in program.run(answers, noise_of_run):
@@ -78,7 +78,9 @@ def test_the_kernel_says_what_the_program_says(
         found = zip(sifted.indices[mine], sifted.branches[mine], sifted.gaps[mine], strict=True)
         assert [tuple(map(int, each)) for each in found] == expected
         assert sifted.processed[run] == len(said)
-        assert sifted.used[run] == sum(program.ways[branch - 1].units for _, branch, _ in expected)
+        assert sifted.used[run] == sum(
+            program.every_branch[branch - 1].units for _, branch, _ in expected
+        )
 
 
 def test_long_lists_are_taken_in_chunks_without_a_seam():
@@ -89,11 +91,13 @@ def test_long_lists_are_taken_in_chunks_without_a_seam():
     bits = InsecureSeededBits(3)
     threshold = program.threshold_law.floors(bits, 1)
     chunks = [
-        np.stack([way.law.floors(bits, 1, min(7, 600 - start)) for way in program.ways])
+        np.stack([way.law.floors(bits, 1, min(7, 600 - start)) for way in program.every_branch])
         for start in range(0, 600, 7)
     ]
     noise = _Tabled(
-        int(threshold[0]), [way.law for way in program.ways], np.concatenate(chunks, axis=2)[:, 0]
+        int(threshold[0]),
+        [way.law for way in program.every_branch],
+        np.concatenate(chunks, axis=2)[:, 0],
     )
     outcomes = list(program.run(answers.tolist(), noise))
     expected = [(i, *outcome) for i, outcome in enumerate(outcomes) if outcome.branch]
@@ -119,7 +123,7 @@ def _law_of_words(
     mass = np.array([stretched(program.threshold_law).floor_mass(int(n)) for n in steps])
     rising = {
         way.number: np.array([stretched(way.law).tail(int(n) + 1) for n in range(-2000, 3000)])
-        for way in program.ways
+        for way in program.every_branch
     }
 
     def clears(way, answer: int) -> np.ndarray:  # P(answer + N − T − n ≥ margin)
@@ -127,10 +131,10 @@ def _law_of_words(
         return rising[way.number][need + 2000]
 
     chances = {}
-    for words in itertools.product(range(len(program.ways) + 1), repeat=len(answers)):
+    for words in itertools.product(range(len(program.every_branch) + 1), repeat=len(answers)):
         chance = mass.copy()
         for answer, word in zip(answers, words, strict=True):
-            for way in program.ways:
+            for way in program.every_branch:
                 clear = clears(way, answer)
                 if way.number == word:
                     chance = chance * clear
@@ -173,7 +177,7 @@ def test_a_million_gaps_follow_the_exact_law():
     counts = np.bincount(np.minimum(sifted.gaps, 60), minlength=61)
 
     def p_value(factor: float) -> float:
-        law = program.ways[0].law.scaled(Fraction(str(factor)))
+        law = program.every_branch[0].law.scaled(Fraction(str(factor)))
         threshold_law = program.threshold_law.scaled(Fraction(str(factor)))
         steps = range(-150, 150)
         mass = np.array([threshold_law.floor_mass(n) for n in steps])
@@ -207,9 +211,9 @@ def test_a_run_says_what_a_release_says():
 def test_scales_and_shares_are_those_of_the_paper():
     mechanism = dpgap.SparseVector(0, 4, "0.7", threshold_share="1/7")
     assert mechanism.threshold_law == LaplaceNoise(Fraction(10))
-    assert mechanism.ways[0].law == LaplaceNoise(2 / (Fraction(6, 10) / 4))
+    assert mechanism.every_branch[0].law == LaplaceNoise(2 / (Fraction(6, 10) / 4))
     monotonic = dpgap.SparseVector(0, 4, "0.7", threshold_share="1/7", monotonic=True)
-    assert monotonic.ways[0].law == LaplaceNoise(1 / (Fraction(6, 10) / 4))
+    assert monotonic.every_branch[0].law == LaplaceNoise(1 / (Fraction(6, 10) / 4))
     assert math.isclose(
         best_threshold_share(10, monotonic=True), 1 / (1 + 10 ** (2 / 3)), abs_tol=1e-6
     )
@@ -222,7 +226,7 @@ def test_scales_and_shares_are_those_of_the_paper():
 def test_margins_are_two_standard_deviations_of_the_branchs_own_noise():
     for monotonic, factor in ((False, 4), (True, 2)):
         mechanism = dpgap.AdaptiveSparseVector(0, 5, "0.1", monotonic=monotonic)
-        cheap, dear = mechanism.ways
+        cheap, dear = mechanism.every_branch
         sigma = factor * math.sqrt(2) / float(cheap.charge)
         assert cheap.margin == math.ceil(sigma)
         assert dear.margin == 0
@@ -234,11 +238,11 @@ def test_margins_are_two_standard_deviations_of_the_branchs_own_noise():
 def test_no_transcript_overspends_and_all_of_epsilon_can_be_spent(branches: int, drain: bool):
     for k, epsilon in itertools.product((1, 2, 3, 7), ("0.1", "0.7", "1/3")):
         mechanism = dpgap.AdaptiveSparseVector(0, k, epsilon, branches=branches, drain=drain)
-        capacity, dearest = mechanism.capacity, mechanism.ways[-1].units
+        capacity, dearest = mechanism.capacity, mechanism.every_branch[-1].units
         assert mechanism.spent(capacity) == mechanism.epsilon
         for used in range(capacity + 1):
             live = mechanism.live(used)
-            assert all(used + way.units <= capacity for way in mechanism.ways[:live])
+            assert all(used + way.units <= capacity for way in mechanism.every_branch[:live])
             if drain:
                 assert (live == 0) == (used == capacity)
             else:
@@ -293,10 +297,12 @@ def test_a_threshold_off_the_grid_is_rounded_up_and_gaps_are_over_the_stated_one
 
 def test_one_sided_gaps_are_centred():
     mechanism = dpgap.SparseVector(0, 1, 1, monotonic=True, noise="exponential")
-    assert isinstance(mechanism.ways[0].law, ExponentialNoise)
+    assert isinstance(mechanism.every_branch[0].law, ExponentialNoise)
     sifted = sift(mechanism.in_steps(), np.array([500]), 200_000, InsecureSeededBits(50))
     gaps = sifted.gaps + mechanism.gap_offsets[0]
-    spread = math.sqrt((mechanism.ways[0].law.variance + mechanism.threshold_law.variance) / 2e5)
+    spread = math.sqrt(
+        (mechanism.every_branch[0].law.variance + mechanism.threshold_law.variance) / 2e5
+    )
     assert abs(gaps.mean() - 500) < 5 * spread
 
 
@@ -312,7 +318,7 @@ def test_the_lower_bound_covers_as_often_as_it_says(monotonic: bool, k: int):
     bits, runs = InsecureSeededBits(70), 1_000_000
     shared = program.threshold_law.floors(bits, runs)
     run = mechanism.start()
-    for way in program.ways:
+    for way in program.every_branch:
         noise = way.law.floors(bits, runs) - shared
         answer = dpgap.mechanisms.sparse_vector.Answer(True, 0.0, way.number, way.charge)
         shortfall = -run.lower_bound(answer, level=0.95)
@@ -326,9 +332,10 @@ def test_the_lower_bound_with_the_papers_rate_covers_too_little_in_general():
     program = mechanism.in_steps()
     bits = InsecureSeededBits(71)
     noise = (
-        program.ways[0].law.floors(bits, 400_000) - program.threshold_law.floors(bits, 400_000)
+        program.every_branch[0].law.floors(bits, 400_000)
+        - program.threshold_law.floors(bits, 400_000)
     ) / 64
-    papers_law = LaplaceNoise(1 / mechanism.ways[0].charge)
+    papers_law = LaplaceNoise(1 / mechanism.every_branch[0].charge)
     shortfall = gap_shortfall(papers_law, mechanism.threshold_law, Fraction(1, 64), 0.05)
     assert (noise <= shortfall).mean() == pytest.approx(0.864, abs=0.004)
 

@@ -55,7 +55,7 @@ def test_more_answers_than_k_are_measured_with_noise_for_all_of_them():
     measured = pipeline.measurement.variance(release.indices.size)
     gap = release.variances[0] * measured / (measured - release.variances[0])
     program = pipeline.selection.in_steps()
-    cheap = program.ways[release_branch(release, pipeline) - 1].law.floor_variance
+    cheap = program.every_branch[release_branch(release, pipeline) - 1].law.floor_variance
     assert gap == pytest.approx(cheap + program.threshold_law.floor_variance)
 
 

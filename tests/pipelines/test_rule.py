@@ -190,7 +190,7 @@ def test_the_look_has_the_law_of_its_measurement(monotonic: bool) -> None:
     assert looking is not None
     candidates = pipeline.selection.prepare(FALLING, None)
     with bits_are(InsecureSeededBits(1)):
-        looks = [pipeline.taken(candidates)[1][0] for _ in range(3_000)]
+        looks = [pipeline.choose_route(candidates)[1][0] for _ in range(3_000)]
     seen = np.array([looking.measurement.lengths(look) for look in looks])
     off = seen - FALLING[np.array(ranks_for(10, FALLING.size)) - 1]
     of_values = 8 * 9 / 6 if monotonic else 7 * 8 / 3  # the hull of six values, or their cube

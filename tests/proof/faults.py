@@ -10,9 +10,11 @@ from dpgap.mechanisms.sparse_vector import SparseVector
 def with_scales(mechanism, factor):
     """The mechanism with all its noise this many times as large, and nothing else changed."""
     if isinstance(mechanism, SparseVector):
-        ways = (way._replace(law=scaled(way.law, factor)) for way in mechanism.ways)
+        branches = (
+            branch._replace(law=scaled(branch.law, factor)) for branch in mechanism.every_branch
+        )
         threshold_law = scaled(mechanism.threshold_law, factor)
-        return altered(mechanism, threshold_law=threshold_law, ways=tuple(ways))
+        return altered(mechanism, threshold_law=threshold_law, every_branch=tuple(branches))
     if isinstance(mechanism, Laplace | CountHull | Cube):  # it makes its law as it runs
         return altered(mechanism, epsilon=mechanism.epsilon / factor)
     return altered(mechanism, law=scaled(mechanism.law, factor))

@@ -245,7 +245,7 @@ def test_a_broken_program_in_memory_is_no_longer_proved(monkeypatch):
 def test_a_broken_stream_in_memory_is_no_longer_proved(monkeypatch):
     sound = dpgap.SparseVector(0, 1, 1)
     assert prove(sound, 2, ties=True).verdict == "PROVED"
-    monkeypatch.setattr(dpgap.SparseVector, "live", lambda self, used: len(self.ways))
+    monkeypatch.setattr(dpgap.SparseVector, "live", lambda self, used: len(self.every_branch))
     assert prove(sound, 2, ties=True).condition == "cost"
 
 

@@ -100,7 +100,7 @@ def above_p_values(
         "used": homogeneous_p(exact.used, simulated.used),
         "processed": homogeneous_p(exact.processed, simulated.processed),
     }
-    for branch in range(1, len(mechanism.ways) + 1):
+    for branch in range(1, len(mechanism.every_branch) + 1):
         mine, theirs = simulated.branch_of == branch, exact.branches == branch
         counts = np.bincount(exact.runs[theirs], minlength=runs)
         p[f"branch {branch}"] = homogeneous_p(
@@ -257,7 +257,7 @@ def test_simulated_estimates_above_are_those_of_the_pipeline(adaptive: bool):
     runs = dpgap.simulate(pipeline, EASY, runs=20_000, seed=1)
     mine = runs.selected.run == 11
     program = pipeline.selection.in_steps()
-    gap_variance = np.array([way.law.floor_variance for way in program.ways])
+    gap_variance = np.array([way.law.floor_variance for way in program.every_branch])
     expected = combine(
         runs.measurements[mine],
         runs.selected.gaps[mine],

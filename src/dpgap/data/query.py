@@ -161,6 +161,7 @@ def _as_text(kind: DType, column: str = "item") -> nw.Expr:
     return item if kind == nw.String else item.cast(nw.String)
 
 
+# The pattern of texts that are numbers, in filters and sums; no engine overflows on them.
 _EXPONENT = "(?:[eE][+-]?(?:0?[0-9]?[0-9]|1[0-9][0-9]|2[0-3][0-9]))?$"
 _NUMBER = "^[+-]?(?:[0-9]+(?:[.][0-9]*)?|[.][0-9]+)" + _EXPONENT
 _THOUSANDS = "[. '’\u00a0\u202f]"
@@ -169,7 +170,7 @@ _NUMBER_WITH_COMMA = (
     f"^[+-]?(?:(?:[0-9]+|[0-9]{{1,3}}(?:{_THOUSANDS}[0-9]{{3}})+)(?:,[0-9]*)?|,[0-9]+)" + _EXPONENT
 )
 LONGEST = 64
-"""The pattern of texts that are numbers, in filters and sums; no engine overflows on them."""
+"""Longer texts are not numbers, in filters and sums."""
 
 
 def number_in(text: nw.Expr, engine: nw.Implementation, decimal: str = ".") -> nw.Expr:
@@ -250,8 +251,8 @@ def _as_float(kind: DType, engine: nw.Implementation, decimal: str) -> nw.Expr:
 def add_up(engine: Any, rows: Lazy, question: Question, size: int | None) -> Lazy:
     """The sum over units for each item of each group: a frame of `item`, `units`, maybe `group`.
 
-    `size` is the number of public items, if it is known here. Bounds that no unit can reach are not
-    enforced. If units are only counted, no engine is needed.
+    `size` is the number of public items; None if it is unknown. If no unit can exceed a bound, rows
+    are not cut. If units are only counted, no engine is needed.
     """
     names = list(rows.collect_schema())
     cells: list[str] = [name for name in ("group", "item") if name in names]
@@ -294,9 +295,10 @@ TWO_TABLES = f"{UNREADABLE} (where domain is a table too, it must be of the same
 
 
 def narrow_items(engine: Engine, rows: Lazy, domain: Stated) -> Callable[[Lazy], Lazy]:
-    """A function that narrows frames with the same `item` column as `rows` to a domain's items.
+    """Return a function that keeps the rows of a frame whose item is in the domain.
 
-    The positions of a list's items then replace the items.
+    The frame has the same `item` column as `rows`. If the domain is a list, positions in it replace
+    the items.
     """
     kind = with_masked_errors(lambda: rows.collect_schema()["item"])
     if domain is None:
@@ -325,7 +327,7 @@ def narrow_groups(engine: Engine, rows: Lazy, groups: Domain | None) -> Callable
 
 
 def _known(engine: Engine, domain: Lazy, kind: DType) -> Lazy:
-    """The items of a table in the engine, each with itself as its position."""
+    """The items of a table in the engine; the position of each item is the item itself."""
     own = with_masked_errors(lambda: domain.collect_schema()["item"], TWO_TABLES)
     if kind.is_float() and own == nw.String:
         raise ValueError("domain must be whole numbers: cast the item column to text for others")

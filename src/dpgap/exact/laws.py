@@ -8,7 +8,7 @@ A law is a value. It has
 - the cost to shift one draw, which proofs add up;
 - exact draws from random words, and floats for a simulation.
 
-No code elsewhere asks which law it has.
+Other code asks a law for these, and not which law it is.
 
 There are three kinds, each of which can do more than the one before:
 

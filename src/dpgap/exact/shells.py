@@ -12,10 +12,10 @@ A law is for all the coordinates of one draw. If all of them move, the cost is t
 largest one, however many there are (`joint_cost`). Proofs use this.
 
 Everything else here is about whole steps. There the *shell* R is the set of points whose largest
-coordinate is R; its weight is e^(−R/scale) times the number of its points. Summed over shells, one
-value's noise is a mixture of simple laws, with weight h^dimension · e^(−h/scale) for a half-width
-h. For the hull the simple law is the difference of two uniform numbers, for the cube one uniform
-number. This gives variances and tails in closed form.
+coordinate is R; its weight is e^(−R/scale) times the number of its points. Within a shell, the
+noise of one value has a simple law: the difference of two uniform numbers for the hull, one uniform
+number for the cube. Over all shells it is a mixture of these laws, in which a half-width h has the
+weight h^dimension · e^(−h/scale). This gives variances and tails in closed form.
 """
 
 import itertools
@@ -85,7 +85,7 @@ class ShellNoise(Decay):
     def floor_variance(self) -> float:
         """The variance of one value's noise, in steps.
 
-        It comes from E h²: a third of it for a uniform number, a sixth for a difference of two. If
+        It follows from E h²: divided by 3 for a uniform number, by 6 for a difference of two. If
         there are many shells, an integral replaces the sum; they differ by (scale/2π)^−dimension.
         """
         shells = self._shells()
@@ -164,7 +164,7 @@ class HullNoise(ShellNoise):
         h, weights = _gamma_points(count + 2)
         b = np.minimum(x / h, 1.0)
         power, ends = count + 1, np.minimum(2 * b, 1.0)
-        # u₀ is nearer than x to an end, or to both, or to none.
+        # There are three cases: u₀ is within x of one end, of both ends, or of none.
         near = 2 * (ends**power - b**power) / power
         return 1 - float(weights @ (near + np.abs(1 - 2 * b) * ends**count))
 
@@ -173,7 +173,7 @@ class HullNoise(ShellNoise):
         if step < 0:
             return 1.0
         shells = self._shells()
-        if shells is None:  # (h−s)(h−s−1) is (h−s−½)², less a quarter that is lost beside h²
+        if shells is None:  # (h−s)(h−s−1) is (h−s−½)² − ¼; the ¼ is negligible beside h²
             return self._beyond(step + 0.5, 2)
         half, weights = shells
         over = np.maximum(half - step, 1)
@@ -244,9 +244,10 @@ farthest_within = partial(_within, "farthest_tail")
 #   the farthest is Gamma(k).
 # - *Laplace*: an integral over the smallest.
 #
-# On the grid, hull and cube values are uniform among as many points as a continuous h rounded up to
-# the next possible number, or fewer: the ratio of the two laws falls as h grows. So flooring adds
-# at most one step to a spread, and rounding h up at most two. Laplace noise is only floored.
+# On the grid, hull and cube values are uniform among some number of points. This number is at most
+# a continuous h rounded up to the next possible number, because the ratio of the two laws falls as
+# h grows. So flooring adds at most one step to a spread, and rounding h up adds at most two.
+# Laplace noise is only floored.
 
 
 def gamma_tail(shape: int, x: float) -> float:
@@ -276,17 +277,17 @@ def _gamma_points(shape: int) -> tuple[Floats, Floats]:
 # Exact draws of shell noise on whole steps: first which shell, then a point on it.
 #
 # *Which shell.* Arrivals come at unit rate. T is the time of the d-th arrival; d is the dimension.
-# Time is cut into cells of length λ = 1/scale; the cube's first cell is half as long. Take the cell
-# R of the d-th arrival, provided that the next arrival is in a later cell. So up to the end of this
-# cell, λ·(R+1), there are exactly d arrivals, and fewer before the cell:
+# Time is cut into cells of length λ = 1/scale; the cube's first cell is half as long. Let R be the
+# cell of the d-th arrival. Accept R if the next arrival is in a later cell. Then there are exactly
+# d arrivals up to the end of this cell, λ·(R+1), and fewer before the cell:
 #
 #     P(R) = e^(−λ(R+1)) · λ^d · [(R+1)^d − R^d] / d!
 #
 # which is e^(−λR) times the number of points of the shell (max = R), up to a constant. Otherwise
 # try again. The chance of success is about (1 − e^(−λ))/λ, as long as T is spread over several
-# cells: its standard deviation is √d. If λ is larger than √d, hardly any try succeeds. But then few
-# shells are likely, and R is read from a table of the sums P(0) + … + P(R), which are enclosed as
-# closely as one uniform number needs.
+# cells: its standard deviation is √d. If λ is much larger than √d, hardly any try succeeds. But
+# then few shells are likely. So from λ > max(1, √d/2) on, R is read from a table of the sums P(0) +
+# … + P(R), which are enclosed as closely as one uniform number needs.
 #
 # Arrival times are sums of exact exponentials (see `dpgap.exact.reals`). Floats that provably
 # enclose them nearly always decide; exact fractions decide the rest.
@@ -354,7 +355,7 @@ def _table(law: ShellNoise, level: int) -> tuple[list[Fraction], list[Fraction]]
         sums.append(digits.add(sums[-1], weight))
     shares = (digits.divide(each, sums[-1]) for each in sums)
     whole = [int(digits.scaleb(each, size)) for each in shares]
-    # Rounding down, the shells left out, and few digits err by less than two in the last place.
+    # Three errors add up to less than 2 in the last digit: rounding, shells left out, few digits.
     low, high = ([Fraction(each + off, 10**size) for each in whole] for off in (-2, 2))
     return low, high
 

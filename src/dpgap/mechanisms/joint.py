@@ -75,7 +75,7 @@ class JointTopK(Selecting[Candidates, JointRelease]):
     Parameters
     ----------
     k
-        How many answers to find. There must be more than k answers: k answers are always the top k.
+        How many answers to find. There must be more than k answers; of k, all are the top k.
     epsilon
         The privacy budget ε of the whole release: a number, or text such as "0.7" or "2/3".
     monotonic
@@ -175,7 +175,7 @@ class JointTopK(Selecting[Candidates, JointRelease]):
         classes = Classes(values, found.groups.sizes, self.k)
         won = select_classes(self.half_step_law, classes, 1, bits)
         groups, places = classes.draw_members(int(won.classes[0]), bits)
-        shuffled = bits.distinct(groups.size, groups.size)  # if a domain has no order
+        shuffled = bits.distinct(groups.size, groups.size)  # members without a position
         positions, labels = found.find(groups[shuffled], places[shuffled])
         order = np.argsort(positions, kind="stable")
         if labels is not None:
@@ -247,12 +247,12 @@ def by_value(candidates: Candidates) -> InGroups:
 # All sets of k answers, sorted into classes that have the same margin and can be counted.
 #
 # Rank the answers, largest first, equal ones in any fixed order. The *top set* takes ranks 1 to k.
-# Every other set leaves out some rank up to k; call the first one h + 1. It also takes some rank
-# below k; let its lowest one be in a group of equal answers. Then its margin, the smallest answer
-# taken less the largest left out, is that group's value less the answer of rank h + 1. So h and
-# the group are a class.
+# Every other set leaves out some rank up to k: let h + 1 be the first one. It also takes ranks
+# after k: let t be the last one. Then its margin, the smallest answer taken less the largest left
+# out, is the answer of rank t less the answer of rank h + 1. All t in one group of equal answers
+# give the same margin. So h and the group are a class.
 #
-# The size of a class: a set whose lowest rank is t takes ranks 1 to h and t, not h + 1, and
+# The size of a class: a set whose last rank is t takes ranks 1 to h and t, not h + 1, and
 # k − h − 1 of the ranks between. Summed over the group's ranks t = lo … hi this is
 #
 #     C(hi − h − 1, k − h) − C(lo − h − 2, k − h).
@@ -315,7 +315,9 @@ class Classes:
         return math.comb(high - kept - 1, open_places) - math.comb(low - kept - 2, open_places)
 
     def blocks(self, most: int) -> Iterator[Block]:
-        """All classes but the top set's, by the number of ranks they keep, about `most` at once.
+        """All classes but the top set's, ordered by how many top ranks they keep.
+
+        A block has about `most` of them.
 
         A class has at most c = C(hi − h − 1, k − h) sets. It also has at most its group's size
         times the number of sets with the lowest rank hi, which is c·(k − h)/(hi − h − 1).
@@ -452,7 +454,8 @@ class Contenders(NamedTuple):
         shifts = np.array([max(size.bit_length() - _FLOAT_BITS, 0) for size in self.sizes])
         pairs = zip(self.sizes, shifts.tolist(), strict=True)
         sizes = np.array([float(size >> shift) for size, shift in pairs])
-        # Dividing by 2^900 less 1 is the same. A single set has no second value: see below.
+        # For sizes of 2^900 and more, size − 1 and size are the same float. A single set has no
+        # second value: see below.
         left = np.maximum(sizes - (shifts == 0), 1.0)
         sums = np.stack(exponential_bounds(1.0, words))  # ends, first and second, …, classes
         sums[:, 0] /= sizes

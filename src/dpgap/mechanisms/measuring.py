@@ -46,7 +46,7 @@ class Measuring(Mechanism[Integers, MeasuredValues]):
 
     grid: Fraction | None
     lost: ClassVar[float] = 0.0
-    """The part of a step by which floored noise is too low on average; it is added again."""
+    """Flooring lowers noise by this part of a step on average. `lengths` adds it again."""
 
     @property
     @abstractmethod
@@ -183,7 +183,7 @@ class Joint(Measurement[ShellNoise]):
 
     __slots__ = ()
 
-    finer: ClassVar[int] = 16  # so that intervals need no rounding up
+    finer: ClassVar[int] = 16  # with so fine a grid, rounding up hardly widens intervals
 
     def cost(self, noise: Vector, shifted: Vector) -> Scalar:
         """The cost of the alignment: it depends only on the largest coordinate."""
@@ -280,8 +280,8 @@ class Cube(Joint):
 # One more person can only raise counts, each by at most Δ; one less person can only lower them. So
 # the differences between neighbours lie in the hull of [0, Δ]^k and [−Δ, 0]^k. Noise with density
 # ∝ e^(−ε‖x‖/Δ), ‖x‖ = max(0, max x) − min(0, min x), hides them. The variance of each value is
-# (k+2)(k+3)Δ²/6ε², up to an eighth of a step. Laplace noise has 2k²Δ²/ε², so the hull has a twelfth
-# of it for large k.
+# (k+2)(k+3)Δ²/6ε²; whole steps make it about a sixth of a step² less. Laplace noise has 2k²Δ²/ε²,
+# so the hull has a twelfth of it for large k.
 #
 # A simpler equivalent: draw k + 1 coordinates u ≥ 0 with density ∝ e^(−ε·max u/Δ), and add uᵢ − u₀
 # to the i-th value.

@@ -142,7 +142,7 @@ def threshold_law_of(mechanism: "SparseVector") -> Law:
     return law_of(mechanism, mechanism.threshold_share * mechanism.epsilon)
 
 
-def ways_of(mechanism: "SparseVector") -> Iterator[Branch]:
+def branches_of(mechanism: "SparseVector") -> Iterator[Branch]:
     """The branches, cheapest first: each charges twice as much as the one before."""
     branches = mechanism.shape[0]
     dearest = (1 - mechanism.threshold_share) * mechanism.epsilon / mechanism.k
@@ -153,22 +153,24 @@ def ways_of(mechanism: "SparseVector") -> Iterator[Branch]:
         yield Branch(number, 1 << (number - 1), charge, law, margin)
 
 
-def limits_of(ways: Sequence[Branch], capacity: int, drain: bool) -> tuple[int, ...]:
+def limits_of(branches: Sequence[Branch], capacity: int, drain: bool) -> tuple[int, ...]:
     """For each branch, the most units that may be used before it is tried.
 
     As in the paper, the run ends when the dearest branch cannot be paid any more; a run that drains
     goes on with the branches that can be paid.
     """
-    return tuple(capacity - (way.units if drain else ways[-1].units) for way in ways)
+    return tuple(capacity - (branch.units if drain else branches[-1].units) for branch in branches)
 
 
-def evidence_of(ways: Sequence[Branch], branch_of: Integers, raw_gaps: Floats) -> Evidence | None:
+def evidence_of(
+    branches: Sequence[Branch], branch_of: Integers, raw_gaps: Floats
+) -> Evidence | None:
     """The evidence of raw gaps over the noisy threshold; its noise has the branches' kind."""
-    if ways[0].law.signed:
+    if branches[0].law.signed:
         return None
-    cleared = [ways[branch - 1] for branch in branch_of.tolist()]
-    demanded = np.array([max(float(way.margin), 0.0) for way in cleared])
-    return Evidence.of((raw_gaps - demanded).tolist(), [way.law for way in cleared])
+    cleared = [branches[number - 1] for number in branch_of.tolist()]
+    demanded = np.array([max(float(branch.margin), 0.0) for branch in cleared])
+    return Evidence.of((raw_gaps - demanded).tolist(), [branch.law for branch in cleared])
 
 
 def best_threshold_share(k: int, monotonic: bool) -> Fraction:
@@ -304,7 +306,7 @@ class Run(ProcessBound):
             self._waiting.append(steps)
             branch, gap = next(self._outcomes)
             if branch is not None:
-                self._used += self._mechanism.ways[branch - 1].units
+                self._used += self._mechanism.every_branch[branch - 1].units
             answered = self.build(branch, gap, None if threshold is None else over.threshold)
             self._closed = False
             return answered
@@ -315,13 +317,13 @@ class Run(ProcessBound):
         """The answer to one question, from its branch, its gap in steps and its threshold."""
         if branch is None or gap is None:
             return Answer(False, None, None, Fraction(0), threshold=threshold)
-        over, ways = self._mechanism.over(threshold), self._mechanism.ways
+        over, branches = self._mechanism.over(threshold), self._mechanism.every_branch
         raw = gap * self._grid.width
         # The gap that is shown is centred; the raw gap over the noisy threshold is evidence.
-        made = evidence_of(ways, np.array([branch]), np.array([raw]))
+        made = evidence_of(branches, np.array([branch]), np.array([raw]))
         p_value = None if made is None else float(made.p_values(1)[0])
         shown = raw + float(over.gap_offsets[branch - 1])
-        return Answer(True, shown, branch, ways[branch - 1].charge, p_value, threshold)
+        return Answer(True, shown, branch, branches[branch - 1].charge, p_value, threshold)
 
     def lower_bound(self, answer: Answer, level: float = 0.95) -> float:
         """The true answer is at least this, with confidence `level`.
@@ -446,10 +448,10 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
     noise: str = parameter(require_noise, default="laplace")
     grid: ExactOrNone = parameter(read_grid, default=None)
     threshold_law: Law = derived(lambda self: threshold_law_of(self))
-    ways: tuple[Branch, ...] = derived(lambda self: tuple(ways_of(self)))
+    every_branch: tuple[Branch, ...] = derived(lambda self: tuple(branches_of(self)))
     """The branches in the order in which they are tried, cheapest first."""
     limits: tuple[int, ...] = derived(
-        lambda self: limits_of(self.ways, self.capacity, self.shape[1])
+        lambda self: limits_of(self.every_branch, self.capacity, self.shape[1])
     )
     """For each branch, the most units that may be used before it is tried."""
 
@@ -466,12 +468,12 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
     @property
     def capacity(self) -> int:
         """The number of units in the whole budget."""
-        return self.k * self.ways[-1].units
+        return self.k * self.every_branch[-1].units
 
     @property
     def unit(self) -> Fraction:
         """The ε of one unit: the charge of the cheapest branch."""
-        return self.ways[0].charge
+        return self.every_branch[0].charge
 
     def live(self, used: Scalar) -> int:
         """How many branches, from the cheapest on, are tried after `used` units are used."""
@@ -482,7 +484,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
 
         A run that drains pays with the dearest branch that is left, down to the last unit.
         """
-        most, rest = divmod(self.capacity - used, self.ways[-1].units)
+        most, rest = divmod(self.capacity - used, self.every_branch[-1].units)
         drained = rest.bit_count() if self.shape[1] else 0
         return most + drained, max(self.limits[0] - used + 1, 0)
 
@@ -504,10 +506,10 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         self, used: Scalar, answer: Scalar, threshold: Scalar, noise: Noise
     ) -> tuple[Outcome, Scalar]:
         """One answer: the first branch that it clears, its gap, and the units used after it."""
-        for way in self.ways[: self.live(used)]:
-            gap = answer + noise.draw(way.law) - threshold
-            if gap >= way.margin:
-                return Outcome(way.number, gap), used + way.units
+        for branch in self.every_branch[: self.live(used)]:
+            gap = answer + noise.draw(branch.law) - threshold
+            if gap >= branch.margin:
+                return Outcome(branch.number, gap), used + branch.units
         return Outcome(None, None), used
 
     def align(
@@ -536,7 +538,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         branch, _ = outcome
         if branch is None:
             return [0] * self.live(used), used
-        return [*[0] * (branch - 1), move], used + self.ways[branch - 1].units
+        return [*[0] * (branch - 1), move], used + self.every_branch[branch - 1].units
 
     @remembered
     def in_steps(self) -> Self:
@@ -549,9 +551,9 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
             sensitivity=grid.up(self.sensitivity),
             grid=None,
             threshold_law=self.threshold_law.scaled(steps),
-            ways=tuple(
-                way._replace(law=way.law.scaled(steps), margin=int(way.margin * steps))
-                for way in self.ways
+            every_branch=tuple(
+                branch._replace(law=branch.law.scaled(steps), margin=int(branch.margin * steps))
+                for branch in self.every_branch
             ),
         )
 
@@ -572,7 +574,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         mean of one-sided noise is subtracted.
         """
         grid, program = Grid(self.grid), self.in_steps()
-        means = np.array([way.law.floor_mean for way in program.ways])
+        means = np.array([branch.law.floor_mean for branch in program.every_branch])
         over = (means - program.threshold_law.floor_mean) * grid.width
         offsets: Floats = grid.excess(self.threshold) - over
         offsets.flags.writeable = False  # it is cached
@@ -581,7 +583,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
     @property
     def gap_errors(self) -> GapErrors:
         """The errors of gaps."""
-        laws = tuple(way.law for way in self.ways)
+        laws = tuple(branch.law for branch in self.every_branch)
         return GapErrors(self.threshold, self.threshold_law, laws, self.grid)
 
     @errors_without_answers
@@ -661,7 +663,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
             drawn.indices,
             drawn.labels,
             raw + self.gap_offsets[drawn.branches - 1],
-            evidence_of(self.ways, drawn.branches, raw),
+            evidence_of(self.every_branch, drawn.branches, raw),
             Promise(self.epsilon, self.sensitivity, self.monotonic),
         )
 
@@ -881,8 +883,8 @@ class Sifting(RunStates):
     ) -> None:
         thresholds = int(program.threshold) + program.threshold_law.floors(bits, runs)
         super().__init__(program, thresholds, max_answers)
-        self._ways, self._bits, self._runs = program.ways, bits, np.arange(runs)
-        self._margins = np.array([way.margin for way in program.ways], dtype=np.int64)
+        self._branches, self._bits, self._runs = program.every_branch, bits, np.arange(runs)
+        self._margins = np.array([branch.margin for branch in program.every_branch], dtype=np.int64)
         self.taken = 0
         """How many answers every run has processed, unless it stopped before."""
 
@@ -895,9 +897,9 @@ class Sifting(RunStates):
                 break
             some = answers[start : start + chunk]
             over = some - self.thresholds[:, None]
-            gaps = np.empty((len(self._ways), runs, some.size), dtype=np.int64)
-            for gap, way in zip(gaps, self._ways, strict=True):
-                np.add(over, way.law.floors(self._bits, runs, some.size), out=gap)
+            gaps = np.empty((len(self._branches), runs, some.size), dtype=np.int64)
+            for gap, branch in zip(gaps, self._branches, strict=True):
+                np.add(over, branch.law.floors(self._bits, runs, some.size), out=gap)
             found.append(self._judge_all(gaps, np.arange(some.size), some.size, start))
         return FoundAbove.joined(found)
 
@@ -925,23 +927,23 @@ class Sifting(RunStates):
     def _stretch(self, few: int, shortest: int) -> int:
         """The length of a stretch of zeros: about `few` of them clear a branch."""
         threshold = int(self.thresholds[0])
-        likely = max(float(way.law.tail(way.margin + threshold)) for way in self._ways)
+        likely = max(float(branch.law.tail(branch.margin + threshold)) for branch in self._branches)
         return int(min(max(few / max(likely, 2.0**-60), shortest), 2.0**60))
 
     def _events(self, values: Integers, places: Integers, length: int) -> tuple[Integers, Integers]:
         """The gaps of all values, and of the zeros that clear a branch; and their indices."""
-        ways, margins, threshold = self._ways, self._margins, int(self.thresholds[0])
+        branches, margins, threshold = self._branches, self._margins, int(self.thresholds[0])
         zeros = length - values.size
         clear = []
-        for way, margin in zip(ways, margins, strict=True):
-            reached = exceedances(way.law, int(margin) + threshold, zeros, self._bits)
+        for branch, margin in zip(branches, margins, strict=True):
+            reached = exceedances(branch.law, int(margin) + threshold, zeros, self._bits)
             clear.append((reached, self._bits.distinct(reached.size, zeros)))
         ranks = np.unique(np.concatenate([ranks for _, ranks in clear]))
-        gaps = np.empty((len(ways), values.size + ranks.size), dtype=np.int64)
+        gaps = np.empty((len(branches), values.size + ranks.size), dtype=np.int64)
         gaps[:, values.size :] = margins[:, None] - 1
         over = values - threshold
-        for gap, way, (reached, own) in zip(gaps, ways, clear, strict=True):
-            np.add(over, way.law.floors(self._bits, values.size), out=gap[: values.size])
+        for gap, branch, (reached, own) in zip(gaps, branches, clear, strict=True):
+            np.add(over, branch.law.floors(self._bits, values.size), out=gap[: values.size])
             gap[values.size + np.searchsorted(ranks, own)] = reached - threshold
         # The r-th zero stands after as many values as have at most r zeros before them.
         before = np.searchsorted(places - np.arange(places.size), ranks, side="right")

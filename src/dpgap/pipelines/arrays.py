@@ -137,7 +137,7 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
             return self.route.expectation()
         return self.looking.expectation((1, 0, -1))
 
-    def taken(self, prepared: Candidates) -> tuple[Any, tuple[Any, ...]]:
+    def choose_route(self, prepared: Candidates) -> tuple[Any, tuple[Any, ...]]:
         looking, n = self.looking, prepared.size
         if looking is None or self.k >= n:
             return self.route, ()
@@ -146,7 +146,7 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
         number = int(rule.decide(measurement.lengths(looked)[None])[0])
         return looking.routes[number], (looked, n, number)
 
-    def took(self, drawn: Measuring[Any]) -> tuple[Any, Joint | None, Looked]:
+    def route_of(self, drawn: Measuring[Any]) -> tuple[Any, Joint | None, Looked]:
         looking = self.looking
         if looking is None or drawn.route is None:
             return self.route, None, ()

@@ -1,4 +1,4 @@
-"""The best method: exponential selection, hull or cube measurement, estimates given selection.
+"""Estimates of the best method, after an exponential selection and a hull or cube measurement.
 
 The baseline is Laplace measurements that ignore gaps, at the same ε, for k = 10 counts. The squared
 error of this method is about an eighth of the baseline's; that of the paper's method is about a
@@ -61,7 +61,8 @@ def estimates_after_above(
     """
     grid, program = Grid(selection.grid).width, selection.in_steps()
     of_ways = [
-        (way.margin, way.law.scale, way.law.mean - way.law.floor_mean) for way in program.ways
+        (branch.margin, branch.law.scale, branch.law.mean - branch.law.floor_mean)
+        for branch in program.every_branch
     ]
     margins, scales, lost = np.array(of_ways, np.float64).T[:, branches - 1] * grid
     leads = gaps - selection.gap_offsets[branches - 1] - margins + lost

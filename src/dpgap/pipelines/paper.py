@@ -74,7 +74,7 @@ def top_k_error(selection: NoisyTopK, measurement: Laplace) -> MeasurementError 
 def gap_variances(selection: SparseVector) -> Floats:
     """The whole variance of a gap, for each branch."""
     program = selection.in_steps()
-    of_branch = np.array([way.law.floor_variance for way in program.ways])
+    of_branch = np.array([branch.law.floor_variance for branch in program.every_branch])
     variances: Floats = of_branch + program.threshold_law.floor_variance
     return variances * Grid(selection.grid).width ** 2
 
@@ -87,11 +87,11 @@ def above_errors(
     measuring = float(measurement.law_in_steps(branches.size).scale)
     measured = measurement.variance(branches.size)
     errors = []
-    for way, variance in zip(program.ways, variances.tolist(), strict=True):
+    for each, variance in zip(program.every_branch, variances.tolist(), strict=True):
         of_gap = measured / (measured + variance)
         terms = (
             (measuring * (1 - of_gap), 1),
-            (float(way.law.scale) * of_gap, 1),
+            (float(each.law.scale) * of_gap, 1),
             (float(program.threshold_law.scale) * of_gap, 1),
         )
         errors.append(LaplaceSum(terms, (1 + of_gap) / 2, Grid(selection.grid).step))

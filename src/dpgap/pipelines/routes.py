@@ -157,28 +157,28 @@ class TwoSteps:
         self.measurement.require_room(prepared.private_answers)
         return prepared
 
-    def taken(self, prepared: Any) -> tuple[Any, tuple[Any, ...]]:
-        """The route to take; after a look also its values, the number of answers, the route's."""
+    def choose_route(self, prepared: Any) -> tuple[Any, tuple[Any, ...]]:
+        """The route; after a look also the look's values, how many answers, the route's number."""
         return self, ()
 
     @without_float_errors
     def draw_paid(self, prepared: Any) -> Measuring[Any]:
         """Select and measure; the caller has paid. If nothing was found, nothing is measured."""
-        route, look = self.taken(prepared)
+        route, look = self.choose_route(prepared)
         chosen, private_answers = route.selection.draw_paid(prepared)
         if not private_answers.size:
             return Measuring(chosen)
         measurement = route.measurement
         return Measuring(chosen, measurement.draw_paid(private_answers, measurement.finer), *look)
 
-    def took(self, drawn: Measuring[Any]) -> tuple[Any, Joint | None, Looked]:
+    def route_of(self, drawn: Measuring[Any]) -> tuple[Any, Joint | None, Looked]:
         """The route that was taken; after a look also its mechanism, and the values at ranks."""
         return self, None, ()
 
     @without_float_errors
     def build(self: Any, drawn: Measuring[Any], question: Question | None = None) -> Measured:
         """The release of what was drawn: the answer to a question, if there is one."""
-        route, look, looked = self.took(drawn)
+        route, look, looked = self.route_of(drawn)
         steps = ("look", look), ("select", route.selection), ("measure", route.measurement)
         values = route.measurement.lengths(drawn.values)
         winners = route.selection.winners(drawn.chosen)

@@ -212,8 +212,8 @@ def integrate(given: Callable[[Any], Any], law: LaplaceNoise) -> float:
 
 FAR = 1000
 """A threshold that no noise reaches."""
-_DRAW = "noise.draw(way.law)"
-_ABOVE, _BELOW = "Outcome(way.number, gap)", "Outcome(None, None)"
+_DRAW = "noise.draw(branch.law)"
+_ABOVE, _BELOW = "Outcome(branch.number, gap)", "Outcome(None, None)"
 _OPENING = "self.threshold + noise.draw(self.threshold_law)"
 _RISE = "(rise := self.rise(sum(answers), sum(neighbour)))"
 _SHIFTS_BELOW, _SHIFTS_ABOVE = "[0] * self.live(used)", "[*[0] * (branch - 1), move]"
@@ -228,8 +228,8 @@ def stream(kind: Any, law: Law | None = None, **more: Any) -> Any:
     The threshold's noise has scale 2 then, and that of answers scale 4 for k = 1.
     """
     made = kind(**{"threshold": 0, "k": 1, "epsilon": 1, "threshold_share": Fraction(1, 2)} | more)
-    way = made.ways[0]
-    return altered(made, ways=(way._replace(law=law or way.law, margin=0),))
+    branch = made.every_branch[0]
+    return altered(made, every_branch=(branch._replace(law=law or branch.law, margin=0),))
 
 
 def outcomes_are(
@@ -295,7 +295,7 @@ def _values_low(answers: Sequence[int]) -> float:
 
 def _streams() -> Entries:
     # It releases the noisy answer itself instead of its gap.
-    value = edited(SparseVector, step=[(_ABOVE, "Outcome(way.number, gap + threshold)")])
+    value = edited(SparseVector, step=[(_ABOVE, "Outcome(branch.number, gap + threshold)")])
     low = late(5, 1, fits=lambda number: number <= 0, samples=20_000_000)
     yield listed("sparse vector releasing the value", stream(value, TWO), low)
     low = late(10, 1, fits=lambda number: number <= 0, chance=_values_low)
@@ -314,7 +314,7 @@ def _streams() -> Entries:
     )
 
     # It draws one noise and adds it to every answer.
-    shared = [(_OPENING, f"{_OPENING} - noise.draw(self.ways[0].law)")]
+    shared = [(_OPENING, f"{_OPENING} - noise.draw(self.every_branch[0].law)")]
     once = [("yield from shifts", "*_, last = shifts\n    yield last")]
     one_draw = edited(SparseVector, run=shared, step=bare, align=once)
     yield listed("one draw for all answers", stream(one_draw), crossing)
@@ -329,7 +329,7 @@ def _streams() -> Entries:
     yield listed("gaps below the threshold too", stream(all_gaps, threshold=FAR), told)
 
     # It releases, for an answer above, a gap from fresh noise that nobody pays for.
-    again = [(_ABOVE, f"Outcome(way.number, answer + {_DRAW} - threshold)")]
+    again = [(_ABOVE, f"Outcome(branch.number, answer + {_DRAW} - threshold)")]
     fresh = edited(SparseVector, step=again, align_step=[("move]", "move, move]")])
     high = late(8, 1, fits=lambda gap: gap >= 0, samples=4_000_000)
     yield listed("gap from fresh uncharged noise", stream(fresh), high)
@@ -531,8 +531,8 @@ def _lined() -> Entries:
 def two_branches(kind: Any = AdaptiveSparseVector, threshold: int = 0) -> Any:
     """One like the paper's with k = 1: ε₀ = ε₂ = ½ and ε₁ = ¼, and a margin of 16 on top."""
     made = kind(threshold, 1, 1, threshold_share=Fraction(1, 2))
-    top, middle = made.ways
-    return altered(made, ways=(top._replace(margin=16), middle))
+    top, middle = made.every_branch
+    return altered(made, every_branch=(top._replace(margin=16), middle))
 
 
 def with_any_threshold(mechanism: Any, unknown: Callable[[str], Scalar]) -> Any:
@@ -542,13 +542,15 @@ def with_any_threshold(mechanism: Any, unknown: Callable[[str], Scalar]) -> Any:
 
 def with_any_margins(stream: SparseVector, unknown: Callable[[str], Scalar]) -> Any:
     """The stream with any threshold, and with margins that are any numbers, of any sign."""
-    ways = tuple(way._replace(margin=unknown(f"margin{way.number}")) for way in stream.ways)
-    return altered(with_any_threshold(stream, unknown), ways=ways)
+    branches = tuple(
+        branch._replace(margin=unknown(f"margin{branch.number}")) for branch in stream.every_branch
+    )
+    return altered(with_any_threshold(stream, unknown), every_branch=branches)
 
 
 def _reusing(noise: str, shifts: str) -> Any:
     """The middle branch saves a draw: it uses the top branch's noise in some way."""
-    top = f"top = {_DRAW} if way.number == 1 else {noise}"
+    top = f"top = {_DRAW} if branch.number == 1 else {noise}"
     step = [("gap = answer", f"{top}\n        gap = answer"), (f"+ {_DRAW} - t", "+ top - t")]
     shifted = [(_SHIFTS_BELOW, "[0]"), (_SHIFTS_ABOVE, shifts)]
     return two_branches(edited(AdaptiveSparseVector, step=step, align_step=shifted))
@@ -556,7 +558,7 @@ def _reusing(noise: str, shifts: str) -> Any:
 
 def _branching() -> Entries:
     # It tells, with "below", by how much the top branch was missed.
-    missed = "missed = gap if way.number == 1 else missed\n        if gap >="
+    missed = "missed = gap if branch.number == 1 else missed\n        if gap >="
     leak = edited(
         AdaptiveSparseVector, step=[("if gap >=", missed), (_BELOW, "Outcome(None, missed)")]
     )
@@ -564,8 +566,8 @@ def _branching() -> Entries:
     told = late(10, 10, happens=partial(_low_then_high, lows=10), chance=chance)
     yield listed("adaptive leaking the failed branch", two_branches(leak, FAR), told)
 
-    top, middle = two_branches().ways
-    cheap = altered(two_branches(), ways=(top, middle._replace(units=1)), limits=(1, 1))
+    top, middle = two_branches().every_branch
+    cheap = altered(two_branches(), every_branch=(top, middle._replace(units=1)), limits=(1, 1))
     twice = late(8, 2, branch=2, samples=12_000_000)
     yield listed("adaptive middle branch charged as the top", cheap, twice)
 

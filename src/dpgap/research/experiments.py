@@ -214,7 +214,7 @@ def _adaptivity(task: Task, runs: int, seed: np.random.SeedSequence) -> Iterator
         for figure, name, values in _measures(mechanism, task.dataset.counts, thresholds, found):
             if figure in task.figures:
                 measures.setdefault((figure, name), []).append(values)
-    cheapest = float(mechanism.ways[0].units / mechanism.ways[-1].units)
+    cheapest = float(mechanism.every_branch[0].units / mechanism.every_branch[-1].units)
     bound = 100 * float(1 - mechanism.threshold_share) * (1 - cheapest)
     for (figure, name), parts in measures.items():
         every = np.concatenate(parts)
@@ -229,10 +229,10 @@ def _measures(
 ) -> Iterator[tuple[int, str, Floats]]:
     """All values that are averaged over runs, by figure and name."""
     yield 3, "answers", found.found.astype(np.float64)
-    if len(mechanism.ways) > 1:
-        for way in mechanism.ways:
-            in_branch = (found.branch_of == way.number).astype(np.float64)
-            yield 3, f"answers in branch {way.number}", found.sums(in_branch)
+    if len(mechanism.every_branch) > 1:
+        for branch in mechanism.every_branch:
+            in_branch = (found.branch_of == branch.number).astype(np.float64)
+            yield 3, f"answers in branch {branch.number}", found.sums(in_branch)
         yield 4, "budget left", 100 * _left_after(mechanism, found, mechanism.k)
     right = found.sums((counts[found.indices] >= thresholds[found.run]).astype(np.float64))
     true = counts.size - np.searchsorted(np.sort(counts), thresholds)
@@ -248,7 +248,7 @@ def _left_after(mechanism: SparseVector, found: AboveRuns, answers: int) -> Floa
     """
     starts = found.found.cumsum() - found.found
     early = np.arange(found.run.size) - starts[found.run] < answers
-    units = np.array([way.units for way in mechanism.ways], dtype=np.float64)
+    units = np.array([branch.units for branch in mechanism.every_branch], dtype=np.float64)
     used = found.sums(np.where(early, units[found.branch_of - 1], 0.0))
     left: Floats = (
         1 - float(mechanism.threshold_share) - used * float(mechanism.unit / mechanism.epsilon)

@@ -111,9 +111,10 @@ class Ranked(NamedTuple):
         return self._replace(answers=answers, descending=answers[self.order].astype(np.float64))
 
     def hits_from(self, needs: list[tuple[Law, Floats]]) -> Floats:
-        """For each bar and border, about the most answers from there on that reach the bar.
+        """For each bar and border, an estimate of how many answers after the border reach the bar.
 
-        `needs` are pairs of a law that an answer is drawn from, and the bars that it must reach.
+        The estimate is too high rather than too low. `needs` are pairs of a law that an answer is
+        drawn from, and the bars that it must reach.
         """
         starts, sizes = self.borders[:-1], np.diff(self.borders)
         hits_from = np.zeros((needs[0][1].size, starts.size))
@@ -127,8 +128,9 @@ class Ranked(NamedTuple):
     ) -> tuple[Integers, Integers, Floats]:
         """Runs, ranks and noisy values of all answers from `border` on that reach their run's bar.
 
-        A stratum's largest answer and the lowest bar bound the chance of all its answers. Cells
-        are hit with that chance, and a hit is kept with the ratio of its own chance to it.
+        In a stratum, no answer has a higher chance than its largest answer has at the lowest bar.
+        Each cell is hit with that chance, and a hit is kept with chance (its own chance) / (that
+        chance).
         """
         runs, ranks, values = [], [], []
         lowest = float(bars.min())
@@ -160,7 +162,7 @@ class Ranked(NamedTuple):
 
 _AT_ONCE = 1 << 17
 _COST_OF_A_HIT = 16.0
-"""In draws."""
+"""The cost of a hit, as a number of draws."""
 
 
 def best_runs(program: NoisyTopK, ranked: Ranked, runs: int, rng: Rng) -> tuple[Integers, Floats]:
@@ -263,7 +265,7 @@ Branches = NDArray[np.int8]
 _RUNS_AT_ONCE = 1_250
 _CELLS_AT_ONCE = 1 << 17
 _COST_OF_A_FAR_HIT = 400.0
-"""In draws."""
+"""The cost of a hit on a far answer, as a number of draws."""
 
 
 def sift_runs(
@@ -300,12 +302,12 @@ class _Stream(NamedTuple):
     def borders(self, thresholds: Floats) -> Integers:
         """The borders for blocks with these lowest thresholds.
 
-        They are the cheapest choice, but the largest answer is always drawn.
+        Each border has the least cost. It is at least 1, so the largest answer is always drawn.
         """
-        ranked, ways = self.ranked, self.program.ways
-        if not all(isinstance(way.law, MemorylessLaw) for way in ways):
+        ranked, branches = self.ranked, self.program.every_branch
+        if not all(isinstance(branch.law, MemorylessLaw) for branch in branches):
             return np.full(thresholds.size, ranked.size)
-        needs = [(way.law, thresholds + float(way.margin)) for way in ways]
+        needs = [(branch.law, thresholds + float(branch.margin)) for branch in branches]
         starts = ranked.borders[:-1]
         cost = starts + _COST_OF_A_FAR_HIT * ranked.hits_from(needs)
         cost[:, 0] = np.inf
@@ -323,10 +325,10 @@ class _Stream(NamedTuple):
     def _far(self, thresholds: Floats, border: int) -> FoundAbove:
         """Answers from `border` on that clear a branch; dearer branches first."""
         parts = []
-        for way in reversed(self.program.ways):
-            bars = thresholds + float(way.margin)
-            runs, ranks, values = self.ranked.reaching(way.law, bars, border, self.rng)
-            branches = np.full(runs.size, way.number, dtype=np.int8)
+        for branch in reversed(self.program.every_branch):
+            bars = thresholds + float(branch.margin)
+            runs, ranks, values = self.ranked.reaching(branch.law, bars, border, self.rng)
+            branches = np.full(runs.size, branch.number, dtype=np.int8)
             found = self.ranked.order[ranks]
             parts.append(FoundAbove(runs, found, branches, values - thresholds[runs]))
         return FoundAbove(*map(np.concatenate, zip(*parts, strict=True)))
@@ -351,16 +353,16 @@ def _clear(
 ) -> tuple[Branches, Floats]:
     """Try the branches in turn on answers that cleared none before; one row for each run."""
     over = answers.astype(np.float64) - thresholds[:, None]
-    gaps = draw(program.ways[0].law, rng, *over.shape)
+    gaps = draw(program.every_branch[0].law, rng, *over.shape)
     gaps += over
-    branches = (gaps >= float(program.ways[0].margin)).view(np.int8)
-    for way in program.ways[1:]:
+    branches = (gaps >= float(program.every_branch[0].margin)).view(np.int8)
+    for branch in program.every_branch[1:]:
         left = np.flatnonzero(branches == 0)
-        again = draw(way.law, rng, left.size)
+        again = draw(branch.law, rng, left.size)
         again += over.ravel()[left]
-        clears = np.flatnonzero(again >= float(way.margin))
+        clears = np.flatnonzero(again >= float(branch.margin))
         left = left[clears]
-        branches.ravel()[left] = way.number
+        branches.ravel()[left] = branch.number
         gaps.ravel()[left] = again[clears]
     return branches, gaps
 
@@ -368,7 +370,7 @@ def _clear(
 def _put(
     far: FoundAbove, runs: Integers, some: Integers, near: Flags, branches: Branches, gaps: Floats
 ) -> None:
-    """Replace the outcomes of far answers by those of the few that clear a branch."""
+    """Far answers get the outcome "not above"; the few that clear a branch, branch and gap."""
     branches[:, ~near] = 0
     row, column = np.searchsorted(runs, far.runs), np.searchsorted(some, far.indices)
     known = (row < runs.size) & (column < some.size)

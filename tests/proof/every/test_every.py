@@ -221,10 +221,10 @@ def test_a_step_that_treats_late_branches_otherwise_is_refused():
 
         def step(self, used, answer, threshold, noise):
             missed = 0
-            for way in self.ways[: self.live(used)]:
-                gap = answer + noise.draw(way.law) - threshold
-                if gap >= way.margin + (missed > 5):
-                    return (way.number, gap), used + way.units
+            for branch in self.every_branch[: self.live(used)]:
+                gap = answer + noise.draw(branch.law) - threshold
+                if gap >= branch.margin + (missed > 5):
+                    return (branch.number, gap), used + branch.units
                 missed += 1  # noqa: SIM113
             return (None, None), used
 
@@ -232,10 +232,10 @@ def test_a_step_that_treats_late_branches_otherwise_is_refused():
         __slots__ = ()
 
         def step(self, used, answer, threshold, noise):
-            for way in self.ways[: self.live(used)]:
-                gap = answer + noise.draw(way.law) - threshold
-                if gap >= way.margin:
-                    return (way.number, gap), used + way.units
+            for branch in self.every_branch[: self.live(used)]:
+                gap = answer + noise.draw(branch.law) - threshold
+                if gap >= branch.margin:
+                    return (branch.number, gap), used + branch.units
                 answer, threshold = answer + 1, threshold + 1
             return (None, None), used
 
@@ -252,8 +252,13 @@ def test_a_budget_that_does_not_add_up_is_refused():
     for wrong in (
         altered(sound, limits=tuple(limit + 1 for limit in sound.limits)),
         altered(sound, epsilon=Fraction(9, 10)),
-        altered(sound, ways=sound.ways[::-1]),
-        altered(sound, ways=tuple(way._replace(law=_less(way.law)) for way in sound.ways)),
+        altered(sound, every_branch=sound.every_branch[::-1]),
+        altered(
+            sound,
+            every_branch=tuple(
+                branch._replace(law=_less(branch.law)) for branch in sound.every_branch
+            ),
+        ),
         altered(sound, threshold_law=_less(sound.threshold_law)),
     ):
         with pytest.raises(Violation) as found:

@@ -139,7 +139,7 @@ class SaysTheLast(Above):
 
 
 class KnowsHowManyAreLeft(Above):
-    """Takes all answers at once, and treats the last of many in another way."""
+    """Takes all answers at once, and treats the last of many in another branch."""
 
     def run(self, answers, noise):
         answers = list(answers)
@@ -658,10 +658,10 @@ class LateBranchTells(dpgap.AdaptiveSparseVector):
     __slots__ = ()
 
     def step(self, used, answer, threshold, noise):
-        for way in self.ways[: self.live(used)]:
-            gap = answer + noise.draw(way.law) - threshold
-            if gap >= way.margin:
-                return (way.number, gap if way.number < 4 else answer), used + way.units
+        for branch in self.every_branch[: self.live(used)]:
+            gap = answer + noise.draw(branch.law) - threshold
+            if gap >= branch.margin:
+                return (branch.number, gap if branch.number < 4 else answer), used + branch.units
         return (None, None), used
 
 
@@ -672,10 +672,10 @@ class LateBranchTellsByZip(dpgap.AdaptiveSparseVector):
     late = (False,) * 5 + (True,) * 11
 
     def step(self, used, answer, threshold, noise):
-        for way, late in zip(self.ways[: self.live(used)], self.late, strict=False):
-            gap = answer + noise.draw(way.law) - threshold
-            if gap >= way.margin:
-                return (way.number, answer if late else gap), used + way.units
+        for branch, late in zip(self.every_branch[: self.live(used)], self.late, strict=False):
+            gap = answer + noise.draw(branch.law) - threshold
+            if gap >= branch.margin:
+                return (branch.number, answer if late else gap), used + branch.units
         return (None, None), used
 
 
@@ -684,14 +684,14 @@ class LateBranchTellsByAHelper(LateBranchTellsByZip):
 
     __slots__ = ()
 
-    def pairs(self, ways):
-        return zip(ways, self.late, strict=False)
+    def pairs(self, branches):
+        return zip(branches, self.late, strict=False)
 
     def step(self, used, answer, threshold, noise):
-        for way, late in self.pairs(self.ways[: self.live(used)]):
-            gap = answer + noise.draw(way.law) - threshold
-            if gap >= way.margin:
-                return (way.number, answer if late else gap), used + way.units
+        for branch, late in self.pairs(self.every_branch[: self.live(used)]):
+            gap = answer + noise.draw(branch.law) - threshold
+            if gap >= branch.margin:
+                return (branch.number, answer if late else gap), used + branch.units
         return (None, None), used
 
 
@@ -701,10 +701,10 @@ class LooksAtK(dpgap.AdaptiveSparseVector):
     __slots__ = ()
 
     def step(self, used, answer, threshold, noise):
-        for way in self.ways[: self.live(used)]:
-            gap = answer + noise.draw(way.law) - threshold
-            if gap >= way.margin:
-                return (way.number, gap if self.k < 10 else answer), used + way.units
+        for branch in self.every_branch[: self.live(used)]:
+            gap = answer + noise.draw(branch.law) - threshold
+            if gap >= branch.margin:
+                return (branch.number, gap if self.k < 10 else answer), used + branch.units
         return (None, None), used
 
 
@@ -714,9 +714,9 @@ class DrawsAgain(dpgap.AdaptiveSparseVector):
     __slots__ = ()
 
     def step(self, used, answer, threshold, noise):
-        for way in self.ways[: self.live(used)]:
-            if answer + noise.draw(way.law) - threshold >= way.margin:
-                return (way.number, answer + noise.draw(self.threshold_law)), used + way.units
+        for branch in self.every_branch[: self.live(used)]:
+            if answer + noise.draw(branch.law) - threshold >= branch.margin:
+                return (branch.number, answer + noise.draw(self.threshold_law)), used + branch.units
         return (None, None), used
 
 

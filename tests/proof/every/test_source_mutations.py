@@ -30,14 +30,13 @@ SPENDS = f"{KERNEL}::test_no_transcript_overspends_and_all_of_epsilon_can_be_spe
 
 # It finds something else, and gives no more away: the test that fails.
 CHOOSES = "tests/mechanisms/test_joint_kernel.py::test_the_kernel_chooses_what_the_program_chooses"
+ONE, LAST = "branch.units", "branches[-1].units"
 OTHER_LAW = {
     "JointTopK.half_margin: min → max": CHOOSES,
     "JointTopK.half_margin: max → min": CHOOSES,
-    "SparseVector.step: gap >= way.margin → gap > way.margin": SAYS,
+    "SparseVector.step: gap >= branch.margin → gap > branch.margin": SAYS,
     "SparseVector.live: used <= limit → used < limit": SAYS,
-    "limits_of: way.units if drain else ways[-1].units → ways[-1].units if drain else way.units": (
-        SPENDS
-    ),
+    f"limits_of: {ONE} if drain else {LAST} → {LAST} if drain else {ONE}": SPENDS,
 }
 LENGTHS = "as many values on both sides, so a strict zip is like any other"
 # Nothing that can be observed changes.
@@ -72,7 +71,7 @@ TARGETS = [
     (Laplace, "noise"),
     *((NoisyHistogram, each) for each in ("run", "align")),
     *((HybridTopK, each) for each in ("run", "align", "unalign", "spent")),
-    *((sparse_vectors, each) for each in ("threshold_law_of", "ways_of", "limits_of")),
+    *((sparse_vectors, each) for each in ("threshold_law_of", "branches_of", "limits_of")),
 ]
 
 

@@ -260,7 +260,7 @@ def _opaque(mechanism: Any, **methods: Callable[..., Any]) -> Any:
     return copy
 
 
-class _Way:
+class _Branch:
     """A branch that all answers clear, or none. Its law and its number may only be passed on."""
 
     def __init__(self, number: int, *, cleared: bool) -> None:
@@ -269,7 +269,7 @@ class _Way:
         self.units = forms.affine(None, {f"units {number}": 1})
 
 
-class _Ways(tuple[_Way, ...]):
+class _Branches(tuple[_Branch, ...]):
     """Branches whose loop is recorded (`_Heads`)."""
 
     heads: "_Heads"
@@ -292,14 +292,14 @@ def require_loop(mechanism: Any) -> None:
     hold a state that no variable shows.
     """
     begins = _until_loop(type(mechanism).step.__code__) == _until_loop(SparseVector.step.__code__)
-    _require(begins, "a step must begin with its loop, over self.ways[: self.live(used)]")
+    _require(begins, "a step must begin with its loop, over self.every_branch[: self.live(used)]")
     for cleared in range(_ROUNDS + 1):
         noise, used = Fixed(itertools.repeat(0), []), forms.affine(None, {"used": 1})
-        ways = _Ways(_Way(at, cleared=at == cleared) for at in range(_ROUNDS))
-        ways.heads = _Heads(tuple(ways), type(mechanism).step.__code__, noise.laws)
+        branches = _Branches(_Branch(at, cleared=at == cleared) for at in range(_ROUNDS))
+        branches.heads = _Heads(tuple(branches), type(mechanism).step.__code__, noise.laws)
         copy = _opaque(mechanism, live=lambda _, used: _ROUNDS)
-        object.__setattr__(copy, "ways", ways)
-        ways.heads.given += [copy, noise, used, *ways]
+        object.__setattr__(copy, "every_branch", branches)
+        branches.heads.given += [copy, noise, used, *branches]
         outcome, then = copy.step(used, 0, 0, noise)
         own = all(isinstance(law, Mark) for law in noise.laws)
         _require(own, "a step draws noise that is no branch's")
@@ -307,7 +307,7 @@ def require_loop(mechanism: Any) -> None:
         if cleared == _ROUNDS:
             none = all(part is None for part in outcome) and then is used
             _require(none, "to clear no branch uses units")
-            ways.heads.require_same("a step")
+            branches.heads.require_same("a step")
         else:
             branch, gap = outcome
             same = _is(branch, "branch", cleared) and isinstance(gap, int) and gap == 0
@@ -479,63 +479,66 @@ def _prove(mechanism: SparseVector, kind: str) -> Theorem:
     judge = recording(mechanism.epsilon, ties=True)
     judge.step = mechanism.grid or 1
     capacity = judge.unknown("capacity")
-    ways: list[Branch] = []
+    branches: list[Branch] = []
     limits: list[Affine] = []
-    for way in mechanism.ways:
+    for branch in mechanism.every_branch:
         units: Any
         units, margin, limit = (
-            judge.unknown(f"{name}_{way.number}") for name in ("units", "margin", "limit")
+            judge.unknown(f"{name}_{branch.number}") for name in ("units", "margin", "limit")
         )
-        judge.given(units >= (ways[-1].units if ways else 1))
+        judge.given(units >= (branches[-1].units if branches else 1))
         judge.given(limit + units <= capacity)
         if limits:
             judge.given(limit <= limits[-1])
-        law: Any = Charged(_at_one(way), units)
-        ways.append(way._replace(units=units, margin=margin, law=law))
+        law: Any = Charged(_at_one(branch), units)
+        branches.append(branch._replace(units=units, margin=margin, law=law))
         limits.append(limit)
     unread = dict.fromkeys(_UNREAD, Sealed())
-    program = altered(mechanism, ways=tuple(ways), limits=tuple(limits), **unread)
+    program = altered(mechanism, every_branch=tuple(branches), limits=tuple(limits), **unread)
     at_one = replace(mechanism.threshold_law, scale=mechanism.sensitivity)
     budget = Budget(Opening(at_one, 1), 1, capacity, 1)
-    name = f"{type(mechanism).__name__}, {mechanism.noise}, {len(mechanism.ways)} branches"
+    name = f"{type(mechanism).__name__}, {mechanism.noise}, {len(mechanism.every_branch)} branches"
     return prove_step(name, program, budget, kind, judge)
 
 
-def _at_one(way: Branch) -> Any:
+def _at_one(branch: Branch) -> Any:
     """A branch's noise, as if it charged 1."""
-    return replace(way.law, scale=way.law.scale * way.charge)
+    return replace(branch.law, scale=branch.law.scale * branch.charge)
 
 
 def require_numbers(mechanism: SparseVector) -> None:
     """Raise a violation unless the mechanism's numbers are as the proof of a step assumes."""
-    delta, ways, limits = mechanism.sensitivity, mechanism.ways, mechanism.limits
-    pairs = list(zip(ways, limits, strict=True))
+    delta, branches, limits = mechanism.sensitivity, mechanism.every_branch, mechanism.limits
+    pairs = list(zip(branches, limits, strict=True))
     share = mechanism.threshold_share * mechanism.epsilon
     doubled = 1 if mechanism.monotonic else 2
     facts = {
         "all units and the threshold's share are ε": (
             share + mechanism.capacity * mechanism.unit == mechanism.epsilon
         ),
-        "branches are numbered": [way.number for way in ways] == list(range(1, len(ways) + 1)),
-        "each uses a unit at least": ways[0].units >= 1,
+        "branches are numbered": [branch.number for branch in branches]
+        == list(range(1, len(branches) + 1)),
+        "each uses a unit at least": branches[0].units >= 1,
         "dearer branches come later and are given up first": all(
             a.units <= b.units and limit >= next_limit
             for (a, limit), (b, next_limit) in itertools.pairwise(pairs)
         ),
         "what is tried can be paid": all(
-            limit + way.units <= mechanism.capacity for way, limit in pairs
+            limit + branch.units <= mechanism.capacity for branch, limit in pairs
         ),
-        "a charge is so many units": all(way.charge == way.units * mechanism.unit for way in ways),
+        "a charge is so many units": all(
+            branch.charge == branch.units * mechanism.unit for branch in branches
+        ),
         "a branch's noise is inverse to its charge": all(
-            way.law.scale * way.charge == doubled * delta for way in ways
+            branch.law.scale * branch.charge == doubled * delta for branch in branches
         ),
         "a cost is inverse to the scale": all(
-            way.law.cost(move) == _at_one(way).cost(move) * way.charge
-            for way, move in itertools.product(ways, MOVES)
+            branch.law.cost(move) == _at_one(branch).cost(move) * branch.charge
+            for branch, move in itertools.product(branches, MOVES)
         ),
         "Δ costs what it does for Δ = 1": all(
-            way.law.cost(delta * move) == way.law.scaled(Fraction(1) / delta).cost(move)
-            for way, move in itertools.product(ways, MOVES)
+            branch.law.cost(delta * move) == branch.law.scaled(Fraction(1) / delta).cost(move)
+            for branch, move in itertools.product(branches, MOVES)
         ),
         "the threshold's rise costs its share": 0 < mechanism.threshold_law.cost(delta) <= share,
     }
