@@ -18,7 +18,9 @@ from dpgap._package import how_to_get as how_to_get
 
 if TYPE_CHECKING:
     from dpgap import estimates as estimates
+    from dpgap.budget.account import AlreadyCharged as AlreadyCharged
     from dpgap.budget.account import BudgetExhausted as BudgetExhausted
+    from dpgap.budget.account import UnsettledWarning as UnsettledWarning
     from dpgap.budget.ledger import Ledger as Ledger
     from dpgap.budget.ledger import LedgerError as LedgerError
     from dpgap.data.counts import counts as counts

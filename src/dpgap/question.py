@@ -152,6 +152,7 @@ _A_FORM = (
 _PART_OF_FORM = re.compile("YYYY|MM|DD|hh|mm|ss|.", re.DOTALL)
 _LONGEST_FORM = 40
 _ISO_DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_ISO_MONTH = re.compile("[0-9]{4}-[0-9]{2}")
 _LIKE = re.compile(r"(?:[^\\]|\\[%_\\])*+")
 
 
@@ -254,6 +255,7 @@ _NO_TOKEN = {
     '"': 'a name begins and does not end: a quote " is missing (within names, write "")',
     "&": "& is not allowed here: write and",
     "|": "| is not allowed here: write or",
+    "[": "[ is not allowed here: write a list as in ('a', 'b')",
 }
 _NO_NAME = (
     "{!r} is not allowed here: write text in single quotes, and a column's name in double quotes "
@@ -1008,10 +1010,10 @@ class Question:
     def doubts(self) -> Iterator[str]:
         """Reasons why released totals may be near 0 though the true ones are not."""
         if self.sum_of_text:
-            comma = " Where a file has 16,48, or 1.234 for 1234, state decimal ','."
+            comma = "" if self.decimal == "," else " For 16,48 in a file, state decimal ','."
             yield printable(
                 f"Check column {self.sum!r}: text such as '$16.48' or '16.48 €' is not a number, "
-                f"and is ignored.{'' if self.decimal == ',' else comma}"
+                f"and is ignored. Make it numeric first.{comma}"
             )
 
     def doubts_of_names(self) -> Iterator[str]:
@@ -1023,16 +1025,23 @@ class Question:
             yield "If you expected more: check the filter. It may keep no rows."
 
     def forms_of_dates(self) -> Iterable[str]:
-        """How text that is no UTF-8 is read, and dates in text by a filter."""
+        """How text in another encoding is read, and dates in text by a filter."""
         said = []
-        if self.encoding == "utf-8":
-            said.append("If the file is not UTF-8, text with letters such as é and ö is missing.")
+        if self.encoding is not None:
+            is_utf_8, lost = self.encoding == "utf-8", "text with letters such as é and ö"
+            other = f"not UTF-8, {lost} is missing" if is_utf_8 else f"UTF-8, {lost} is misread"
+            said.append(f"If the file is {other}.")
         for it in comparisons_of(read_filter(str(self.where)).clause) if self.where else ():
             column = f"column {printable(it.column)!r}"
             if it.form is not None:
-                said.append(f"Text in {column} is a date only in the form {it.form}.")
+                said.append(f"In {column}, only text in the form {it.form} is read as a date.")
             elif it.sign in ORDERS and _ISO_DAY.match(str(it.literals[0])):
-                said.append(f"If {column} is text, its dates must be written as 2026-10-01.")
+                other = "For another form, use day(…)."
+                said.append(
+                    f"If {column} is text, its dates must be written as 2026-10-01. {other}"
+                )
+            elif it.sign in ORDERS and _ISO_MONTH.fullmatch(str(it.literals[0])):
+                said.append(f"If {column} holds dates, compare it with a whole day: 2026-10-01.")
         return dict.fromkeys(said)
 
     def limits(self) -> list[str]:
@@ -1139,6 +1148,8 @@ def read_wanted(kind: str, stated: Mapping[str, Any]) -> Question:
     if kind == "above":
         stated = {"adaptive": True, **stated}
     held = _read(WANTED, stated)
+    if kind == "above":
+        held["threshold"] = rational("threshold", stated.get("threshold"))  # None is not left out
     methods = ABOVE_METHODS if kind == "above" else METHODS
     held["method"] = one_of("method", held.get("method") or "best", (*methods, HISTOGRAM))
     return Question(kind=kind, **held)

@@ -177,7 +177,7 @@ def test_a_release_prints_its_set_its_lead_and_its_promise():
     release = dpgap.JointTopK(2, 1000, monotonic=True).release(ANSWERS, labels=list("abcde"))
     shown = str(release)
     assert "\nlabel\n    b\n    d\n" in shown
-    assert f"leads every other set by {release.lead:.1f}" in shown
+    assert f"leads all others by {release.lead:.1f}" in shown
     assert "not the true top set" in release._repr_html_()
     assert release.to_frame().columns.tolist() == ["label"]
     told = release.to_dict()

@@ -122,7 +122,7 @@ def test_the_rest_is_other_where_items_do_not_overlap(asked: dict[str, Any]) -> 
 def test_units_with_several_items_have_no_other() -> None:
     shares = _shared(unit="who")
     assert shares.other is None
-    assert "shares may add up to more than 1" in str(shares)
+    assert "shares may add up to more than 100 %" in str(shares)
 
 
 def test_totals_of_units_may_be_cut_so_that_other_is_below_0() -> None:

@@ -290,14 +290,17 @@ def settle(reservation: Any, spent: Fraction, kept: _Document | None = None) -> 
     """Tell the account what was spent. If this fails, warn; the release is returned anyway."""
     if reservation is None:
         return
-    with suppress(Exception):
+    try:
         reservation.settle(spent, *(() if kept is None else (kept.to_archive(),)))
         return
+    except Exception as error:  # the words of others may hold anything
+        why = f" ({error})" if type(error).__module__ == "dpgap" else ""
     # If warnings are errors, the paid release is returned all the same.
-    with suppress(UnsettledWarning):
+    with suppress(Exception):
+        entry = getattr(reservation, "reference", {}).get("entry")  # so none is like another
         warnings.warn(
             "the account could not record what this release cost: all that was reserved for it "
-            "stays charged",
+            f"stays charged{f', as entry {entry}' if entry else ''}{why}",
             UnsettledWarning,
             stacklevel=3,
         )

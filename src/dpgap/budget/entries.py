@@ -488,7 +488,7 @@ def _renew(balance: Balance, asked: Entry) -> dict[str, Any]:
         every = None if said is None else said.every
         raise ValueError(f"every must be one of {known} or {NEVER!r}, not {every!r}")
     if (said.every == NEVER) != (said.epsilon == 0) or said.epsilon < 0:
-        raise ValueError("epsilon must say what a period may cost, or be left out to stop renewing")
+        raise ValueError("epsilon must say what a period may cost; only every='never' needs none")
     if last.closed:
         raise ValueError(f"the budget of data set {last.dataset!r} is closed: it is not renewed")
     if said.every == NEVER and last.renewal is None:

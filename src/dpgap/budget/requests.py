@@ -429,7 +429,7 @@ def charged_before(rows: Rows, entry: Entry, request: Request) -> Exception:
     answered = answered_by(rows, entry)
     return AlreadyCharged(
         f"request {entry.key!r} was charged before, as entry {entry.number}, and is "
-        f"{answered.state}: it is not charged again",
+        f"{answered.state}: it is never charged again",
         answered,
     )
 

@@ -317,7 +317,7 @@ def renew(
     if (name is None) == (dataset is None):
         raise ValueError("state the data set once: as NAME or as --dataset")
     if off == (every is not None) or every not in (None, "day", "week", "month"):
-        raise ValueError("state --every day, week or month, or --off to stop renewing")
+        raise ValueError("state either --every day, week or month, with --epsilon; or --off alone")
     act = Act(ledger, name or dataset or "", reason, json)
     often = every or "never"
     act.tell(act.steward.renew(every=often, epsilon=epsilon, carry=carry, reason=reason))

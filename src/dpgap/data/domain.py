@@ -39,7 +39,8 @@ from dpgap.exact.grid import MAX_STEPS
 from dpgap.question import OBSERVED
 
 _IN_TEXT = (
-    'a file with an item on each line, "table.parquet:column", "0..16469" or, in a command, A,B'
+    'a file with an item on each line, "table.parquet:column" or "0..16469"; A,B in a command is '
+    "['A', 'B'] in Python"
 )
 ACCEPTED = (
     f"a list of items, a range, a column of a public table, or text: {_IN_TEXT}; or "

@@ -41,7 +41,7 @@ from dpgap.budget.requests import ANY
 from dpgap.data import query, values
 from dpgap.data.engines.base import Engine, fresh_name
 from dpgap.data.private_counts import with_masked_errors
-from dpgap.data.sources import Frame, guessed, no_column
+from dpgap.data.sources import Frame, are_names, guessed, no_column
 from dpgap.exact.parameters import with_point
 from dpgap.question import ORDERS, Clause, Filter, Joined, Literal, comparisons_of, parts_of_form
 
@@ -85,7 +85,7 @@ def _families(frame: Frame, filter: Filter) -> dict[str, str]:
     for comparison in comparisons_of(filter.clause):
         name = comparison.column
         if name not in schema:
-            is_known = not schema.keys().isdisjoint(filter.columns)
+            is_known = are_names(list(schema), filter.columns)
             raise filter.error_at(comparison, no_column(name, list(schema), is_known=is_known))
         families[name] = ANY if name in untold else _family(schema[name])
         if schema[name] == nw.Decimal(38, 0) and _database(frame) == "duckdb":

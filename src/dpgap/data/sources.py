@@ -135,10 +135,15 @@ def require_given(unit: str | None, item: str | None) -> tuple[str, str]:
 
 def require_columns(columns: Sequence[str], *names: str, is_stated: bool = False) -> None:
     """Refuse names that are not columns; `is_stated` says that a schema states them."""
-    is_known = is_stated or not {*names}.isdisjoint(columns)
+    is_known = is_stated or are_names(columns, names)
     for name in names:
         if name not in columns:
             raise ValueError(no_column(name, columns, is_known=is_known))
+
+
+def are_names(columns: Sequence[str], given: Iterable[str]) -> bool:
+    """Whether columns are surely names: one of them was given, and none begins like a number."""
+    return not {*given}.isdisjoint(columns) and not any(each[:1].isdigit() for each in columns)
 
 
 def no_column(name: str, columns: Sequence[str], *, is_known: bool) -> str:
@@ -146,17 +151,17 @@ def no_column(name: str, columns: Sequence[str], *, is_known: bool) -> str:
 
     If a text file has no header, its "columns" are the values of somebody's row; so are those of a
     frame that was read from it. So the message lists columns only if they are surely names: if a
-    schema states them, or if another name that the user gave is among them. A similar name proves
-    nothing: "patient 17" is similar to "patient".
+    schema states them, or if another name that the user gave is among them and none begins with a
+    digit. A similar name proves nothing: "patient 17" is similar to "patient".
 
     >>> no_column("drugs", ["age", "drug"], is_known=True)
     "there is no column 'drugs' in the table (did you mean drug?); it has age, drug"
     >>> no_column("patient", ["patient 17", "aspirin"], is_known=False)
-    "there is no column 'patient' in the table; look up the names of its columns"
-    """
+    "there is no column 'patient' in the table; look up its columns: the first line may be data, so it is not shown"
+    """  # noqa: E501 (an error in one line)
     said = f"there is no column {name!r} in the table"
     if not is_known:
-        return f"{said}; look up the names of its columns"
+        return f"{said}; look up its columns: the first line may be data, so it is not shown"
     small = {each.lower(): each for each in reversed(columns)}
     near = [small[each] for each in difflib.get_close_matches(name.lower(), small)]
     more = f" and {len(columns) - _MOST_NAMES} more" if len(columns) > _MOST_NAMES else ""

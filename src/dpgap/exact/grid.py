@@ -83,7 +83,7 @@ class Grid(NamedTuple):
             _require_range(whole, whole, "answer")
             return whole
         if not isinstance(answer, int | float | np.generic):
-            raise TypeError("answer must be one number")
+            raise TypeError(f"answer must be one int or float, not {type(answer).__name__}")
         return int(self.steps(np.array([answer]), "answer")[0])
 
 

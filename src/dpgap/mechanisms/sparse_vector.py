@@ -15,8 +15,9 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
+from types import EllipsisType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -209,7 +210,7 @@ def _margin(law: Law, threshold_law: Law, grid: Grid, is_last: bool) -> Fraction
 class Answer:
     """The answer to one question; `gap` and `branch` are None below the threshold.
 
-    `threshold` is that of the question; None if it was the mechanism's.
+    `threshold` is that of the question; None if it was the mechanism's. `made_by` is the mechanism.
 
     `p_value` is that of "this answer is not truly above": how often noise alone would give a lead
     this long to an answer that is not above. It is about one answer, and it is not the probability
@@ -222,10 +223,12 @@ class Answer:
     charge: Fraction
     p_value: float | None = None
     threshold: Fraction | None = None
+    made_by: "SparseVector | None" = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain values that JSON can hold; the charge is exact text."""
         answer: dict[str, Any] = plain(self)
+        del answer["made_by"]
         return answer
 
 
@@ -281,14 +284,15 @@ class Run(ProcessBound):
         return (0, 0) if self._closed else self._mechanism.answers_left(self._used)
 
     @errors_without_answers
-    def ask(self, answer: object, *, threshold: Rational | None = None) -> Answer:
+    def ask(self, answer: object, *, threshold: Rational | EllipsisType = ...) -> Answer:
         """Is this private answer above the threshold?
 
         A `threshold` replaces that of the mechanism for this question. It must be public, or fixed
         before the answer is seen. It may depend on earlier releases, never on private data.
         """
         self.refuse_elsewhere("a run")
-        over, grid = self._mechanism.over(threshold), self._grid
+        stated = None if threshold is ... else rational("threshold", threshold)
+        over, grid = self._mechanism.over(stated), self._grid
         # The program compares all answers with the mechanism's own threshold.
         steps = grid.steps_of_one(answer)
         steps += grid.up(self._mechanism.threshold) - grid.up(over.threshold)
@@ -307,7 +311,7 @@ class Run(ProcessBound):
             branch, gap = next(self._outcomes)
             if branch is not None:
                 self._used += self._mechanism.every_branch[branch - 1].units
-            answered = self.build(branch, gap, None if threshold is None else over.threshold)
+            answered = self.build(branch, gap, stated)
             self._closed = False
             return answered
 
@@ -323,7 +327,8 @@ class Run(ProcessBound):
         made = evidence_of(branches, np.array([branch]), np.array([raw]))
         p_value = None if made is None else float(made.p_values(1)[0])
         shown = raw + float(over.gap_offsets[branch - 1])
-        return Answer(True, shown, branch, branches[branch - 1].charge, p_value, threshold)
+        charge = branches[branch - 1].charge
+        return Answer(True, shown, branch, charge, p_value, threshold, self._mechanism)
 
     def lower_bound(self, answer: Answer, level: float = 0.95) -> float:
         """The true answer is at least this, with confidence `level`.
@@ -331,6 +336,8 @@ class Run(ProcessBound):
         The confidence is for one question, above or not. If you look only at answers that came out
         above, it is less: for answers at the threshold, 90 % instead of a nominal 95 %.
         """
+        if answer.made_by not in (None, self._mechanism):
+            raise ValueError("answer must be of this run: another mechanism has other noise")
         if answer.gap is None or answer.branch is None:
             raise ValueError("answer must be above the threshold: others have no bound")
         errors, level = self._mechanism.over(answer.threshold).gap_errors, confidence_level(level)

@@ -136,7 +136,7 @@ class Expected:
     precision: float | None = None
 
 
-IN_PYTHON = " (for counts of a table state monotonic=True)"
+IN_PYTHON = " (for a table, state monotonic=True: errors are smaller)"
 
 
 @public

@@ -69,7 +69,7 @@ def _cut(release: Release) -> Iterator[str]:
         off = "counts may be too low"
         if question.sum is not None:
             off = f"{'the total' if question.is_of_all else 'totals'} may be too low"
-            off += " or too high" if question.at_least else "; too high, if amounts are negative"
+            off += " or too high" if question.at_least else " (too high, if amounts are negative)"
         yield f"Each {column_name(question.unit)} {', and '.join(limits)}, so {off}."
     yield from question.forms_of_dates()
     answers = release.answers if isinstance(release, ReleasesByGroup) else [release]
@@ -171,9 +171,10 @@ def _total(release: Total) -> Iterator[str]:
     cells = release.cells()
     ends = " to ".join(dict.fromkeys(cells[HEADINGS["low"]] + cells[HEADINGS["high"]]))
     the = "With this limit, the" if question.limits() else "The"
-    yield f"{the} {measured_in(question)}{rows} is {ends} (95 % confidence)."
-    yield from question.doubts()
-    if low <= 0 <= high:
+    claim = f"{the} {measured_in(question)}{rows} is {ends} (95 % confidence)."
+    is_near_zero, doubts = low <= 0 <= high, question.doubts()
+    yield from (*doubts, claim) if is_near_zero else (claim, *doubts)
+    if is_near_zero:
         yield from question.doubts_of_names()
 
 
@@ -234,9 +235,14 @@ def _general(release: Selected, facts: Facts) -> Iterator[str]:
     if release.p_values is not None and not release.nobody_lost:
         yield "p: how often luck alone would put an outsider this far ahead."
         sure, by_leads = facts.sure, facts.by_leads
+        if sure is not None and (~sure & (release.p_values < 0.05)).any() and sure.size > 1:
+            yield "Of several p, the least may be below 0.05 by luck."
         if sure is not None and by_leads is not None and (sure & ~by_leads).any():
             line = separated(release.line or Fraction())
-            yield f"If p is large and an item is surely above {line}, its measurement proves it."
+            yield (
+                f"An item may be surely above {line} although its p is large: its measurement "
+                "shows it."
+            )
 
 
 def _little(release: Measured, facts: Facts) -> Iterator[str]:
@@ -253,7 +259,8 @@ def _little(release: Measured, facts: Facts) -> Iterator[str]:
         before = f"{', '.join(said)}, and " if said else ""
         yield f"This is mostly noise: {before}{whole} may be 0."
     else:
-        yield f"Little is sure here: {', and '.join(said)}."
+        clauses = ", and ".join(said)
+        yield f"{clauses.capitalize()}." if count == 1 else f"Little is sure here: {clauses}."
     yield "Ask with more ε, or for fewer items."
     if isinstance(release, TableRelease) and facts.near_zero.all():
         yield from release.question.doubts_of_names()

@@ -652,7 +652,8 @@ class Measured(Selected):
         took = []
         for step, part in self.parts:
             took.append(f"{approximately(100 * part / self.epsilon, 3)} % to {steps[step]}")
-        more = "" if self.lead is None else f" The set leads every other set by {self.lead:.1f}."
+        lead = "" if self.lead is None else f"{self.lead:.1f}"
+        more = f" With noise, the set leads all others by {lead}." if lead else ""
         more = " The largest noisy values are shown." if is_histogram else more
         return f"ε went: {', '.join(took)}.{more}"
 
@@ -888,7 +889,7 @@ class JointRelease(Selected):
     def remark(self) -> str:
         """The lead of the set, and its p-value."""
         return (
-            f"The set leads every other set by {self.lead:.1f}; "
+            f"With noise, the set leads all others by {self.lead:.1f}; "
             f"p = {self.p_value:.2g} for “this is not the true top set”."
         )
 
@@ -1014,7 +1015,7 @@ def _notes(level: float, asked: Question | None, has_one_each: bool) -> Iterator
     if asked is None:
         yield "Answers may overlap, so there is no “other”."
     elif asked.sum is None and not has_one_each:
-        yield "Units may have several items, so shares may add up to more than 1: no “other”."
+        yield "Units may have several items, so shares may add up to more than 100 %: no “other”."
     elif not has_one_each:
         yield (
             "“other” is the rest of the total. What a unit adds is cut off for each item "
