@@ -1031,7 +1031,9 @@ class Question:
             is_utf_8, lost = self.encoding == "utf-8", "text with letters such as é and ö"
             other = f"not UTF-8, {lost} is missing" if is_utf_8 else f"UTF-8, {lost} is misread"
             said.append(f"If the file is {other}.")
-        for it in comparisons_of(read_filter(str(self.where)).clause) if self.where else ():
+        # The normal form may be longer than users may write.
+        clause = _Reader(str(self.where)).read() if self.where else Joined("and", ())
+        for it in comparisons_of(clause):
             column = f"column {printable(it.column)!r}"
             if it.form is not None:
                 said.append(f"In {column}, only text in the form {it.form} is read as a date.")

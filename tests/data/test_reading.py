@@ -111,7 +111,9 @@ def test_columns_are_told_where_it_is_known_that_they_are_names(tmp_path: Path) 
     )
     assert said[0].endswith("column 16, column 17 and 5 more")
     assert len(said[0]) < 400
-    assert said[1] == "there is no column 'what' in the table; look up the names of its columns"
+    assert said[1].endswith(
+        "look up the names of its columns (a first line may be data: none is shown)"
+    )
     table.assign(who="x").to_csv(tmp_path / "sold.csv", index=False)
     with pytest.raises(ValueError, match=r"; it has owned\\x1b\[2J, longlong"):
         _counts(tmp_path / "sold.csv", ["fig"])
@@ -125,6 +127,9 @@ def test_what_may_be_the_row_of_somebody_is_not_told_as_columns(tmp_path: Path, 
         with pytest.raises(ValueError, match="look up the names of its columns") as refusal:
             _counts(table, ["fig"])
         assert "ann" not in str(refusal.value)
+    if row != "ann,fig":  # a right name by chance; others begin like numbers
+        with pytest.raises(ValueError, match="none is shown"):
+            dpgap.count(path, unit="ann", epsilon=1, where="land = 'DE'")
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])

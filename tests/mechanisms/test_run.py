@@ -209,6 +209,26 @@ class UnreachableAccount(SpyAccount):
         raise OSError("out of reach")
 
 
+def test_a_question_refuses_a_threshold_that_is_missing():
+    limits = {"login": 4000}
+    with dpgap.AdaptiveSparseVector(0, 5, 1).start() as run:
+        with pytest.raises(TypeError, match=r"threshold must be a number .* not NoneType"):
+            run.ask(2000, threshold=limits.get("logn"))
+        assert run.ask(2000, threshold=-(10**6)).threshold == -(10**6)
+        assert run.ask(10**6).threshold is None
+
+
+def test_an_answer_of_another_mechanism_has_no_bound_here():
+    loose = dpgap.AdaptiveSparseVector(1000, 5, "1/100")
+    with loose.start() as run, loose.start() as same:
+        answer = run.ask(10**6)
+        for other in (replace(loose, threshold=5000), replace(loose, epsilon=10)):
+            with other.start() as else_where, pytest.raises(ValueError, match="of this run"):
+                else_where.lower_bound(answer)
+        assert same.lower_bound(answer) == run.lower_bound(answer) < 10**6
+    assert "made_by" not in repr(answer) + str(answer.to_dict())
+
+
 def test_answers_are_handed_out_with_a_warning_when_the_account_fails_at_the_end():
     mechanism = dpgap.SparseVector(0, 2, 1)
 

@@ -127,7 +127,7 @@ def test_a_plan_prints_and_tabulates() -> None:
     assert "Nothing has been spent" in str(plan)
     assert "<table>" in plan._repr_html_()
     assert "monotonic" not in plan.guarantee
-    any_kind = "answers of any kind (for counts of a table state monotonic=True)"
+    any_kind = "answers of any kind (for a table, state monotonic=True: errors are smaller)"
     assert any_kind in dpgap.plan(k=10, epsilon=1).guarantee
     assert list(plan.to_frame()["method"])[:3] == ["best", "joint", "ranked"]
     with pytest.raises(KeyError):
@@ -229,3 +229,8 @@ def test_a_bounded_reach_has_one_more_method_and_says_what_cutting_does() -> Non
     assert "counts are too low" in wide.guarantee
     with pytest.raises(ValueError, match="method must be one of"):
         dpgap.plan(k=10, epsilon=1, method="histogram")
+
+
+def test_an_error_that_no_epsilon_reaches_is_refused_by_its_name() -> None:
+    with pytest.raises(ValueError, match="error must be larger: no ε reaches it"):
+        dpgap.plan(k=10, error="0.05", method="paper", monotonic=True)

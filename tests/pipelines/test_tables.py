@@ -118,6 +118,19 @@ def test_nothing_is_charged_for_a_question_that_is_refused(
     assert account.balance.number == 0
 
 
+def test_a_threshold_of_none_is_refused_and_no_other_question_is_answered(
+    account: LedgerAccount,
+) -> None:
+    limits = {"sales": 950}
+    asked: Any = {"threshold": limits.get("slaes"), "k": 3, "epsilon": 1}
+    session = dpgap.Session(SOLD, unit="who", epsilon=2)
+    with pytest.raises(TypeError, match=r"threshold must be a number .* not NoneType"):
+        dpgap.above(SOLD, **TABLE, **asked, account=account)
+    with pytest.raises(TypeError, match=r"threshold must be a number .* not NoneType"):
+        session.above("what", domain=TABLE["domain"], **asked)
+    assert (account.balance.number, session.spent) == (0, 0)
+
+
 def test_a_release_is_charged_its_epsilon_and_settled_to_what_it_spent(
     account: LedgerAccount,
 ) -> None:

@@ -27,7 +27,7 @@ BY = {"by": "country", "groups": LANDS}
 SUM = {"sum": "amount", "at_most": 200}
 UNKNOWN = {"domain": None, "delta": "1e-6"}
 LOW = "so counts may be too low."
-OR_NEGATIVE = "so totals may be too low; too high, if amounts are negative."
+OR_NEGATIVE = "so totals may be too low (too high, if amounts are negative)."
 SUMMED = "adds at least 0 and at most 200 to each item"
 
 CUT = {
@@ -84,6 +84,14 @@ def test_the_first_finding_says_what_was_cut_and_which_way_numbers_are_off(sente
         text = " ".join(re.sub("<[^>]*>|&nbsp;", " ", face).split())
         assert text.count(sentence) == 1
         assert text.index(sentence) < min(map(text.index, PRODUCTS[:1]))
+
+
+def test_a_long_filter_hides_no_limit() -> None:
+    """A filter's normal form may be longer than what users may write."""
+    asked = ASKED | {"k": 2, "max_items": 1, "where": "or ".join(["country='CH' "] * 250)}
+    release = dpgap.top_k(SALES, **asked)
+    assert len(release.question.where.text) > 4000
+    assert release.findings[0].startswith("Each customer counts for one product only")
 
 
 @pytest.mark.parametrize("more", UNCUT)

@@ -231,7 +231,9 @@ def test_what_is_surely_above_and_what_is_not():
     )
     weak = replace(release, evidence=Evidence((1.0, 2.0, 3.0), (SCALE,) * 3))
     assert weak.findings[0] == "All three are surely above 6,000."
-    by_measuring = "If p is large and an item is surely above 6,000, its measurement proves it."
+    by_measuring = (
+        "An item may be surely above 6,000 although its p is large: its measurement shows it."
+    )
     assert weak.findings[-1] == by_measuring
     assert by_measuring not in release.findings
     one = replace(weak, **_measured(release, 9000, 6002, 6001))

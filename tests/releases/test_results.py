@@ -128,6 +128,21 @@ def test_measured_values_print_too():
     assert release.interval(0.95).shape == (2, 2)
 
 
+def test_ends_of_intervals_are_rounded_outwards_in_every_table():
+    measured = dpgap.Cube(1, grid="1/8").release([1.5, -7.25, 30])
+    sold = pandas.DataFrame({"what": list("ab") * 50})
+    best = dpgap.top_k(sold, unit="row", item="what", domain=["a", "b"], k=2, epsilon=1)
+    shares = best.shares(dpgap.count(sold, unit="row", epsilon=1), 0.9)
+    for table, scale in ((measured, 1), (shares, 100)):
+        cells = table.cells()
+        for name, values in table.columns().items():
+            for value, cell in zip(values, cells[name], strict=True):
+                if name.endswith(("low", "high")) and math.isfinite(value):
+                    shown = float(cell.rstrip("%").replace(",", ""))
+                    less = 1e-9 if name.endswith("low") else -1e-9
+                    assert (shown - value * scale < less) == name.endswith("low")
+
+
 def test_importing_is_light():
     import subprocess
     import sys

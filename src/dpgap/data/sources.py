@@ -157,11 +157,11 @@ def no_column(name: str, columns: Sequence[str], *, is_known: bool) -> str:
     >>> no_column("drugs", ["age", "drug"], is_known=True)
     "there is no column 'drugs' in the table (did you mean drug?); it has age, drug"
     >>> no_column("patient", ["patient 17", "aspirin"], is_known=False)
-    "there is no column 'patient' in the table; look up its columns: the first line may be data, so it is not shown"
+    "there is no column 'patient' in the table; look up the names of its columns (a first line may be data: none is shown)"
     """  # noqa: E501 (an error in one line)
     said = f"there is no column {name!r} in the table"
     if not is_known:
-        return f"{said}; look up its columns: the first line may be data, so it is not shown"
+        return f"{said}; look up the names of its columns (a first line may be data: none is shown)"
     small = {each.lower(): each for each in reversed(columns)}
     near = [small[each] for each in difflib.get_close_matches(name.lower(), small)]
     more = f" and {len(columns) - _MOST_NAMES} more" if len(columns) > _MOST_NAMES else ""

@@ -62,6 +62,10 @@ class TooWideError(ValueError):
     """The noise of so small an ε has a scale that floats could not serve."""
 
 
+class TooNarrowError(ValueError):
+    """The noise of so large an ε has a scale that floats could not serve."""
+
+
 def require_scale(scale: Fraction, sensitivity: Fraction = Fraction(1)) -> None:
     """Refuse a scale, or a sensitivity (in grid steps), that is out of the range of floats."""
     if sensitivity > _MAX_SCALE:
@@ -74,7 +78,7 @@ def require_scale(scale: Fraction, sensitivity: Fraction = Fraction(1)) -> None:
             f"epsilon is too small: {would_be}, and at most 2^40 are accepted. "
             "Use a larger epsilon, a smaller k or a coarser grid"
         )
-    raise ValueError(
+    raise TooNarrowError(
         f"epsilon is too large: {would_be}, and at least 2^-60 are accepted. "
         "Use a smaller epsilon or a finer grid"
     )

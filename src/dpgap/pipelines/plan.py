@@ -24,7 +24,7 @@ import numpy as np
 from dpgap._package import public
 from dpgap.exact.grid import MAX_STEPS
 from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational, readable
-from dpgap.exact.reals import Floats, TooWideError
+from dpgap.exact.reals import Floats, TooNarrowError, TooWideError
 from dpgap.mechanisms.histogram import NoisyHistogram, Wanted
 from dpgap.pipelines.arrays import Facts, MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.look_first import forecast
@@ -91,14 +91,19 @@ def _least(expected: Callable[[Fraction], "Expected"], error: Fraction) -> Fract
     """The least ε of three digits whose error is not above this one. Errors fall as ε grows."""
 
     def is_enough(at: int) -> bool:
-        with suppress(TooWideError):  # so this ε is not enough
+        try:
             return expected(_three_digits(at)).error <= error
-        return False
+        except (TooWideError, TooNarrowError) as out_of_range:
+            return isinstance(out_of_range, TooNarrowError)  # so this ε is too large to be tried
 
     at = bisect_left(range(_NUMBERS), True, key=is_enough)
     if at == 0:
         raise ValueError("error must be smaller: ε = 10^-9 already has a smaller error")
-    return _three_digits(at)
+    least = _three_digits(at)
+    with suppress(TooNarrowError):
+        expected(least)
+        return least
+    raise ValueError("error must be larger: no ε reaches it on this grid")
 
 
 def _three_digits(at: int) -> Fraction:

@@ -71,7 +71,7 @@ def _cut(release: Release) -> Iterator[str]:
             off = f"{'the total' if question.is_of_all else 'totals'} may be too low"
             off += " or too high" if question.at_least else " (too high, if amounts are negative)"
         yield f"Each {column_name(question.unit)} {', and '.join(limits)}, so {off}."
-    yield from question.forms_of_dates()
+    yield from attempted("dates", (), lambda: tuple(question.forms_of_dates()))
     answers = release.answers if isinstance(release, ReleasesByGroup) else [release]
     found = [it for it in answers if isinstance(it, TableRelease) and it.indices.size]
     if question.threshold is not None and any(it.route is None for it in found):

@@ -181,7 +181,6 @@ def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
     units, bars = _bars(release)
     if not bars:
         raise ValueError("there is nothing to draw: this release has no numbers")
-    is_new = ax is None
     if ax is None:
         try:
             from matplotlib import pyplot
@@ -212,7 +211,7 @@ def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
     ax.set_ylim(len(bars) - 0.5, -0.5)
     units += "" if ends[0] is None else ", 95 % interval"
     ax.set_xlabel(units, loc="right", parse_math=False)  # so it has the width of names as well
-    if is_new:
+    if not ax.get_title(loc="left"):
         title = title_of(release)
         ax.set_title(title, loc="left", fontsize="medium", wrap=True, parse_math=False)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")

@@ -317,9 +317,13 @@ def _shown(cell: Any, name: str, digits: int) -> str:
     form = f",.{digits}f"
     if abs(cell) >= 1e15:  # six digits of it
         form, digits = ".6g", 5 - math.floor(math.log10(abs(cell)))
-    if name in _OUTWARDS:
-        cell = _OUTWARDS[name](round(cell * 10.0**digits, 6)) / 10.0**digits
-    return f"{cell:{form}}"
+    return f"{_outwards(cell, name, digits):{form}}"
+
+
+def _outwards(cell: float, name: str, digits: int) -> float:
+    """A number with some digits: ends of intervals and lengths are rounded outwards."""
+    rounded = _OUTWARDS.get(name.split()[-1])
+    return cell if rounded is None else rounded(round(cell * 10.0**digits, 6)) / 10.0**digits
 
 
 def p_text(p: float) -> str:
@@ -826,7 +830,8 @@ HEADINGS = {
     "give_or_take": "give or take",
 }
 """Headings of columns for people, if they differ from the names in documents."""
-_OUTWARDS = {HEADINGS["low"]: math.floor, HEADINGS["high"]: math.ceil}
+_OUTWARDS = {"low": math.floor, "high": math.ceil, "take": math.ceil}
+"""By the last word of a heading."""
 
 
 def measured_columns(release: Measured) -> dict[str, list[Any]]:
@@ -1002,7 +1007,9 @@ class Shares(Table):
         """The rows as text, in per cent."""
         items, *numbers = self.columns().items()
         return {"item": [visible(plain(item)) for item in items[1]]} | {
-            name: [f"{cell:,.1%}" if np.isfinite(cell) else "–" for cell in cells]
+            name: [
+                f"{_outwards(cell, name, 3):,.1%}" if math.isfinite(cell) else "–" for cell in cells
+            ]
             for name, cells in numbers
         }
 
