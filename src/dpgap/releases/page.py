@@ -311,9 +311,9 @@ def _lead(release: Release) -> Iterator[str]:
             words += f"Items shown in each: {question.k:,}{of}. "
     if question.where is not None:
         words += f"Only these rows count: {visible(question.where)}. "
-    spent = f"about {approximately(release.spent, 3)}" if release.remaining else "all of it"
+    spent = f"about {few_digits(release.spent)}" if release.remaining else "all of it"
     delta = f", δ = {readable(question.delta)}" if question.delta else ""
-    yield f"{words}ε = {readable(release.epsilon)}{delta}, {spent} spent."
+    yield f"{words}ε = {readable(release.epsilon)}{delta}, {spent} spent.".replace("= ≈", "≈ ")
 
 
 Guarantee = tuple[list[str], str, dict[str, list[str]]]

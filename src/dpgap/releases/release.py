@@ -35,6 +35,8 @@ from dpgap.exact.parameters import (
     exact_text,
     positive_integer,
     readable,
+    readable_down,
+    readable_up,
     remembered,
 )
 from dpgap.exact.reals import Flags, Floats, Integers, without_float_errors
@@ -549,8 +551,8 @@ class HybridRelease(TopKRelease):
         """What is left of ε if the ranking ended early."""
         if not self.remaining:
             return ""
-        left = f"{readable(self.spent)} of ε was spent, and {readable(self.remaining)} is left."
-        return f"The ranking ended at the threshold: {left}"
+        spent, left = readable_up(self.spent), readable_down(self.remaining)
+        return f"The ranking ended at the threshold: {spent} of ε was spent, and {left} is left."
 
 
 @dataclass(frozen=True, slots=True, eq=False)

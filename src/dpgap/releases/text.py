@@ -4,6 +4,8 @@ import csv
 import io
 from collections.abc import Container, Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
+from textwrap import wrap
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -12,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpgap.budget.account import readable_text
-from dpgap.exact.parameters import readable
+from dpgap.exact.parameters import readable_down, readable_up
 from dpgap.printable import in_a_cell, printable, visible
 from dpgap.releases.findings import (
     cut_in_words,
@@ -93,7 +95,7 @@ def print_table(columns: Columns, console: Console, names: Container[str] = ()) 
     If it is too wide for the console, every row becomes a block of lines.
     """
     rows = list(zip(*columns.values(), strict=True))
-    for lines in (str.splitlines, str.split):  # of a heading, which is one line if there is room
+    for lines in (str.splitlines, partial(wrap, width=9), str.split):  # of a heading
         table, least = Table(box=SIMPLE_HEAD, pad_edge=False), -1
         for name, cells in columns.items():
             width = max(map(cell_len, (*lines(name), *map(str, cells))))
@@ -134,10 +136,10 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "", note: s
             _print_sentences(general_findings(release), console)
         else:
             _print_answer(release, attempted("findings", (), findings, release), console)
-        spent = readable(release.spent)
+        spent = readable_up(release.spent)
         line = f"ε spent then {spent}" if release.made.again else f"ε spent {spent}"
         if whose or remaining:
-            left = "unknown" if remaining is None else readable(remaining)
+            left = "unknown" if remaining is None else readable_down(remaining)
             line += f"   ε left {left} {printable(whose)}".rstrip()
         remark = attempted("remark", "", getattr, release, "remark")
         _print_sentences(filter(None, (line, note, remark)), console)
