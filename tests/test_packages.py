@@ -175,6 +175,7 @@ def test_simulations_and_intervals_do_without_scipy(environment: Environment) ->
 
 EVERY_PUBLIC_CALL = {
     "AdaptiveSparseVector": "dpgap.AdaptiveSparseVector(50, 2, 50).release(answers).branch_of",
+    "AlreadyCharged": "issubclass(dpgap.AlreadyCharged, Exception)",
     "BudgetExhausted": "issubclass(dpgap.BudgetExhausted, Exception)",
     "CountHull": "dpgap.CountHull(1, monotonic=True).release(answers).interval(0.95).shape",
     "Cube": "dpgap.Cube(1).release(answers).variance",
@@ -192,6 +193,7 @@ EVERY_PUBLIC_CALL = {
     "Plan": "isinstance(dpgap.plan(k=2, epsilon=1), dpgap.Plan)",
     "Session": "dpgap.Session('sales.csv', unit='who', epsilon=9).count(epsilon=1).interval()",
     "SparseVector": "dpgap.SparseVector(50, 1, 50).start().ask(1_000).above",
+    "UnsettledWarning": "issubclass(dpgap.UnsettledWarning, Warning)",
     "above": "dpgap.above(**table, threshold=50, k=1, epsilon=50).labels",
     "count": "dpgap.count('sales.csv', unit='who', epsilon=1).estimate",
     "counts": "dpgap.counts(**table)",

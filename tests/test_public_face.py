@@ -19,7 +19,8 @@ import dpgap
 PACKAGE = Path(dpgap.__file__)
 NAMED = [name for name in dpgap.__all__ if name != "estimates"]
 """The public classes and functions; `estimates` is a module."""
-CALLS = [name for name in NAMED if not name.endswith(("Error", "Warning", "Exhausted"))]
+RAISED = ("Error", "Warning", "Exhausted", "Charged")
+CALLS = [name for name in NAMED if not name.endswith(RAISED)]
 METHODS = [
     (name, method)
     for name in CALLS

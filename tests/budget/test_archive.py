@@ -1,6 +1,7 @@
 """What was paid for is kept, and the same request is charged once."""
 
 import json
+import pickle
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -101,6 +102,7 @@ def test_a_request_sent_again_is_told_that_it_is_under_way_and_then_what_it_led_
     assert again.value.answered == account.answered("one")
     assert again.value.answered.document == "a document"
     assert again.value.answered.state == "settled"
+    assert pickle.loads(pickle.dumps(again.value)).answered == again.value.answered
     assert account.spent == HALF
     assert len(account.ledger.entries("sales")) == 3
 

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, NoReturn
 from unittest import mock
 
@@ -146,6 +147,22 @@ run = dpgap.SparseVector(0, 1, 1).start(account=Account())
     assert "ResourceWarning: a run was never closed" in done.stderr
     assert "Exception ignored" not in done.stderr
     assert done.stdout == ""
+
+
+def test_a_run_that_is_dropped_fails_a_users_test_where_warnings_are_errors(tmp_path: Path):
+    (tmp_path / "test_dropped.py").write_text(
+        """
+import dpgap
+class Account:
+    def reserve(self, epsilon, purpose): return self
+    def settle(self, epsilon): pass
+def test_dropped(): dpgap.SparseVector(0, 1, 1).start(account=Account()).ask(3)
+"""
+    )
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "."]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "PytestUnraisableExceptionWarning: Exception ignored in: <function Run." in done.stdout
 
 
 def test_a_run_cannot_be_copied_or_pickled():

@@ -53,7 +53,7 @@ def test_answers_of_any_whole_type_are_ranked_alike(kind):
 
 
 def test_only_whole_numbers_are_ranked():
-    with pytest.raises(TypeError, match="answers must be integers"):
+    with pytest.raises(TypeError, match="answers must be of an integer type"):
         dpgap.simulate(dpgap.NoisyTopK(1, 1), np.array([1.5, 2.5]), runs=1)
 
 
@@ -199,7 +199,7 @@ def test_a_pipeline_around_a_changed_selection_says_what_it_lacks():
 def test_a_changed_mechanism_still_checks_its_answers():
     with pytest.raises(ValueError, match="k must be at most the number of answers"):
         dpgap.simulate(_Fixed(5, 1), [1, 2], runs=2)
-    with pytest.raises(TypeError, match="answers must be integers"):
+    with pytest.raises(TypeError, match="answers must be of an integer type"):
         dpgap.simulate(_Vectorised(1, 1), [1.5, 2.5], runs=2)
     with pytest.raises(ValueError, match="monotonic must be True"):
         dpgap.simulate(dpgap.CountHull(1), [1, 2], runs=2)

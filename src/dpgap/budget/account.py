@@ -47,7 +47,6 @@ from dpgap.question import chance
 
 UNIT = Fraction(1, 10**30 * math.lcm(*range(1, 25)))
 """All amounts of new entries are whole multiples of this."""
-_TOO_LARGE = 10**100
 
 
 def rounded_up(number: Fraction) -> Fraction:
@@ -83,7 +82,7 @@ class Amount:
 
     def down(self) -> "Amount":
         """The amount rounded as a total is recorded. A total that is too large is refused."""
-        if self.epsilon >= _TOO_LARGE:
+        if self.epsilon >= 10**100:
             raise ValueError("epsilon must be less than 10^100")
         return Amount(rounded_down(self.epsilon), rounded_down(self.delta))
 
@@ -101,9 +100,8 @@ class Amount:
 
     def in_words(self, readable: Any, *beside: "Amount", joint: str = ", ") -> str:
         """The amount in words. Its δ is shown, even 0, if an amount beside it has a δ."""
-        has_delta = any(each.delta for each in (self, *beside))
-        delta = f"{joint}δ = {readable(self.delta)}" if has_delta else ""
-        return f"ε = {readable(self.epsilon)}{delta}".replace("= ≈", "≈ ")
+        rest = f"{joint}δ = {readable(self.delta)}" if any(a.delta for a in (self, *beside)) else ""
+        return f"ε = {readable(self.epsilon)}{rest}".replace("= ≈", "≈ ")
 
 
 NOTHING = Amount(Fraction(0))
@@ -154,19 +152,24 @@ class KeyUsed(RefusedRequest):
     """The request key was used for another request before. Nothing was charged."""
 
 
+@public
 class AlreadyCharged(RuntimeError):  # noqa: N818 - it says what happened
     """The same request was charged before, and is not charged again.
 
     `answered` has its state, and its document if it was archived.
     """
 
-    def __init__(self, message: str, answered: "Answered") -> None:
+    def __init__(self, message: str, answered: Any = None) -> None:  # pickle sets it afterwards
         super().__init__(message)
-        self.answered = answered
+        self.answered: Answered = answered
 
 
+@public
 class UnsettledWarning(UserWarning):
-    """A release was paid and made, but its account could not be reached to settle the charge."""
+    """A release was paid and made, but its account could not be reached to settle the charge.
+
+    All that was reserved stays charged. The warning names the entry of a ledger, and its reason.
+    """
 
 
 @dataclass(frozen=True, slots=True)

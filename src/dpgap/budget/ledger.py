@@ -461,7 +461,10 @@ class LedgerAccount:
 
     @property
     def balance(self) -> Entry:
-        """The last entry: `total`, `spent`, `reserved`, `remaining` after it, and its `hash`."""
+        """The last entry: `total`, `spent`, `reserved`, `remaining` after it, and its `hash`.
+
+        `closed` says whether a steward has closed the budget.
+        """
         return self.ledger._last(self.dataset)
 
     @property

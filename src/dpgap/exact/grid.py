@@ -9,6 +9,7 @@ value nor a position.
 
 import sys
 from collections.abc import Sequence
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -71,13 +72,14 @@ class Grid(NamedTuple):
             raise TypeError(f"{name} must be integers or floats, not of type {kind}")
         if array.dtype.kind == "f" and self.declared is None:
             raise TypeError(
-                f"{name} must be integers unless the mechanism declares a grid: "
+                f"{name} must be of an integer type unless the mechanism declares a grid: "
                 "pass grid=1 to round to whole numbers, or a finer power of two such as grid=2**-10"
             )
         return _rounded_steps(array, self.step, name)
 
     def steps_of_one(self, answer: Any) -> int:
-        """One answer as whole steps."""
+        """One answer as whole steps. A sum of PostgreSQL may be a whole `Decimal`."""
+        answer = round(answer) if type(answer) is Decimal and answer == round(answer) else answer
         if isinstance(answer, int) and not isinstance(answer, bool) and self.declared is None:
             whole = int.__int__(answer)  # no method of a subclass is called, now or later
             _require_range(whole, whole, "answer")
@@ -116,10 +118,9 @@ def _rounded_steps(array: NDArray[Any], grid: Fraction, name: str) -> Integers:
         return whole if fine == 1 else whole * np.int64(fine)
     if array.dtype.kind in "iu":
         coarse = int(grid)
-        low, high = int(array.min()) // coarse, int(array.max()) // coarse
-        _require_range(low, high + 1, name)
-        steps = array.astype(object) + coarse // 2  # exact: an int64 might wrap around
-        return np.asarray(steps // coarse, dtype=np.int64)
+        _require_range(int(array.min()) // coarse, int(array.max()) // coarse + 1, name)
+        # Objects are exact: an int64 might wrap around.
+        return np.asarray((array.astype(object) + coarse // 2) // coarse, dtype=np.int64)
     if array.dtype.itemsize > 8:
         raise TypeError(f"{name} must be float64 or narrower, not {array.dtype}")
     if not np.isfinite(array).all():

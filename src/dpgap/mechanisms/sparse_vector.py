@@ -334,7 +334,9 @@ class Run(ProcessBound):
         """The true answer is at least this, with confidence `level`.
 
         The confidence is for one question, above or not. If you look only at answers that came out
-        above, it is less: for answers at the threshold, 90 % instead of a nominal 95 %.
+        above, it is less: for answers at the threshold, 90 % instead of a nominal 95 %; for answers
+        that noise lifted from far below, nearly 0. If n questions are asked, `1 - 0.05 / n` is a
+        level for all of them at once.
         """
         if answer.made_by not in (None, self._mechanism):
             raise ValueError("answer must be of this run: another mechanism has other noise")
