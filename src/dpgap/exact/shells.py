@@ -304,8 +304,6 @@ def _gamma_points(shape: int) -> tuple[Floats, Floats]:
 
 _ROUNDING = 2.0**-49
 _COORDINATES_AT_ONCE = 1 << 18
-_ONE_CELL = 1
-"""The longest cell for which arrivals are faster than the table."""
 
 
 @without_float_errors
@@ -321,7 +319,7 @@ def shells(law: ShellNoise, bits: Bits, runs: int) -> Integers:
 
 def _is_tabled(law: ShellNoise) -> bool:
     """Whether the table is faster, because few shells are likely."""
-    return 1 / law.scale > max(_ONE_CELL, math.sqrt(law.dimension) / 2)
+    return 1 / law.scale > max(1, math.sqrt(law.dimension) / 2)
 
 
 @lru_cache(maxsize=64)

@@ -921,9 +921,11 @@ class Sifting(RunStates):
         and of answers above, not with `size`. Zeros are taken in stretches of at least `shortest`
         answers, of which about `few` clear a branch.
         """
-        found, done = [_NOTHING], 0
+        found, done, threshold = [_NOTHING], 0, int(self.thresholds[0])
+        likely = max(float(branch.law.tail(branch.margin + threshold)) for branch in self._branches)
+        stretch = int(min(max(few / max(likely, 2.0**-60), shortest), 2.0**60))
         while done < size and self.going().any():
-            length = min(self._stretch(few, shortest), size - done)
+            length = min(stretch, size - done)
             first, last = np.searchsorted(places, [done, done + length])
             if last - first > _WORDS_AT_ONCE:
                 last = first + _WORDS_AT_ONCE
@@ -932,12 +934,6 @@ class Sifting(RunStates):
             found.append(self._judge_all(gaps, at, length, done))
             done += length
         return FoundAbove.joined(found)
-
-    def _stretch(self, few: int, shortest: int) -> int:
-        """The length of a stretch of zeros: about `few` of them clear a branch."""
-        threshold = int(self.thresholds[0])
-        likely = max(float(branch.law.tail(branch.margin + threshold)) for branch in self._branches)
-        return int(min(max(few / max(likely, 2.0**-60), shortest), 2.0**60))
 
     def _events(self, values: Integers, places: Integers, length: int) -> tuple[Integers, Integers]:
         """The gaps of all values, and of the zeros that clear a branch; and their indices."""
