@@ -231,7 +231,9 @@ def test_what_is_surely_above_and_what_is_not():
     )
     weak = replace(release, evidence=Evidence((1.0, 2.0, 3.0), (SCALE,) * 3))
     assert weak.findings[0] == "All three are surely above 6,000."
-    by_measuring = "If p is large and an item is surely above 6,000, its measurement proves it."
+    by_measuring = (
+        "An item may be surely above 6,000 although its p is large: its measurement shows it."
+    )
     assert weak.findings[-1] == by_measuring
     assert by_measuring not in release.findings
     one = replace(weak, **_measured(release, 9000, 6002, 6001))
@@ -417,6 +419,21 @@ def test_where_all_values_may_be_0_items_may_be_written_otherwise():
     with bits_are(InsecureSeededBits(3)):  # noise makes an order sure now and then
         assert expected in dpgap.top_k(sold, domain=["fig", "pea", "oat"], **asked).findings
         assert expected not in dpgap.top_k(sold, domain=[1, 2, 3], **asked).findings
+
+
+def test_where_some_values_may_be_0_items_may_be_written_otherwise():
+    rows = [(who, what) for who in range(900) for what in ("fig", "pea")]
+    sold = polars.DataFrame(rows, schema=["who", "what"], orient="row")
+    asked: Any = {"unit": "who", "item": "what", "k": 2, "epsilon": 4, "where": "who >= 0"}
+    expected = "If you expected more: write items exactly as they are in the table."
+    with bits_are(InsecureSeededBits(3)):
+        found = dpgap.top_k(sold, domain=["fig", "Pea"], **asked)
+        assert expected in found.findings
+        assert _same_again(found) == found.findings
+        assert not any("check the filter" in each for each in found.findings)  # it keeps rows
+        assert expected not in dpgap.top_k(sold, domain=["fig", "pea"], **asked).findings
+        unknown = dpgap.top_k(sold, delta="1e-6", max_items=2, **asked)
+        assert expected not in unknown.findings
 
 
 def test_a_filter_is_doubted_where_every_interval_includes_0():
