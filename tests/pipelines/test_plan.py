@@ -127,7 +127,7 @@ def test_a_plan_prints_and_tabulates() -> None:
     assert "Nothing has been spent" in str(plan)
     assert "<table>" in plan._repr_html_()
     assert "monotonic" not in plan.guarantee
-    any_kind = "answers of any kind (for counts of a table state monotonic=True)"
+    any_kind = "answers of any kind (for a table, state monotonic=True: errors are smaller)"
     assert any_kind in dpgap.plan(k=10, epsilon=1).guarantee
     assert list(plan.to_frame()["method"])[:3] == ["best", "joint", "ranked"]
     with pytest.raises(KeyError):

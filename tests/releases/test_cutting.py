@@ -27,7 +27,7 @@ BY = {"by": "country", "groups": LANDS}
 SUM = {"sum": "amount", "at_most": 200}
 UNKNOWN = {"domain": None, "delta": "1e-6"}
 LOW = "so counts may be too low."
-OR_NEGATIVE = "so totals may be too low; too high, if amounts are negative."
+OR_NEGATIVE = "so totals may be too low (too high, if amounts are negative)."
 SUMMED = "adds at least 0 and at most 200 to each item"
 
 CUT = {
