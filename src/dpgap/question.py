@@ -149,11 +149,17 @@ _A_FORM = (
     "the date format must have DD, MM and YYYY once each, as in 'DD.MM.YYYY' or 'YYYY-MM-DD "
     "hh:mm:ss'; years of two digits are not read"
 )
+_NO_FUNCTION = (
+    "only day(column, form) is known; for a month write day(…) between '2025-12-01' and "
+    "'2025-12-31'"
+)
 _PART_OF_FORM = re.compile("YYYY|MM|DD|hh|mm|ss|.", re.DOTALL)
 _LONGEST_FORM = 40
 _ISO_DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _ISO_MONTH = re.compile("[0-9]{4}-[0-9]{2}")
 _LIKE = re.compile(r"(?:[^\\]|\\[%_\\])*+")
+_THOUSANDS = re.compile("[+-]?[1-9][0-9]{0,2}(?:[.][0-9]{3})+(?![0-9.eE])")
+"""A number with points that may separate thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +262,8 @@ _NO_TOKEN = {
     "&": "& is not allowed here: write and",
     "|": "| is not allowed here: write or",
     "[": "[ is not allowed here: write a list as in ('a', 'b')",
+    ".": "'.' is not allowed here: put a name with a point in double quotes; for a part of a text "
+    "write column like '%part%'",
 }
 _NO_NAME = (
     "{!r} is not allowed here: write text in single quotes, and a column's name in double quotes "
@@ -292,9 +300,8 @@ class _Reader:
         if not is_not and not self._takes("("):
             return self._comparison()
         if self._depth == _MAX_DEPTH:
-            raise _error(
-                self._text, at, f"parentheses and not may be nested {_MAX_DEPTH} deep at most"
-            )
+            why = f"parentheses and not may be nested {_MAX_DEPTH} deep at most"
+            raise _error(self._text, at, why)
         self._depth += 1
         clause = Joined("not", (self._single(),)) if is_not else self._joined("or")
         if not is_not:
@@ -331,18 +338,19 @@ class _Reader:
             if form is not None or not isinstance(pattern, str):
                 raise _error(self._text, at, "like compares a column with text, as in a like 'x%'")
             if not _LIKE.fullmatch(pattern):
-                raise _error(
-                    self._text, pattern_at, r"in a pattern write \\ for \, and \% or \_ for % or _"
-                )
+                why = r"in a pattern write \\ for \, and \% or \_ for % or _"
+                raise _error(self._text, pattern_at, why)
             return compared("not like" if is_not else "like", pattern)
         self._require("in", "in, between or like" if is_not else _A_COMPARISON)
         return compared("not in" if is_not else "in", *self._list(form))
 
     def _subject(self) -> tuple[str, str | None]:
         """A column, and the form of its dates if it is written as day(column, form)."""
-        is_bare, column = self._next.kind == "word", self._column()
-        if not (is_bare and column.lower() == "day" and self._takes("(")):
+        at, is_bare, column = self._next.at, self._next.kind == "word", self._column()
+        if not (is_bare and self._takes("(")):
             return column, None
+        if column.lower() != "day":
+            raise _error(self._text, at, _NO_FUNCTION)
         column = self._column()
         self._require(",", ", and the form of its dates, as in day(column, 'DD.MM.YYYY')")
         at, form = self._next.at, self._literal()
@@ -413,6 +421,8 @@ class _Reader:
         number = re.sub("(?s)[^0-9,+-].*", "", self._text[self._last.at if self._last else 0 :])
         if self._next.text == "," and with_point(number):
             hint = f": write {with_point(number)}, as decimals have a point"
+        elif what == _A_COMPARISON and self._next.kind in ("word", "number"):
+            hint = "; put a name with a space or - in double quotes"
         return _error(self._text, self._next.at, f"expected {what}{after}{hint}")
 
 
@@ -669,7 +679,7 @@ class Answered(TypedDict, total=False):
     """How it is answered.
 
     delta
-        Without a `domain`: the chance that an item of only one unit is shown, such as 1e-9.
+        Without a `domain`: the chance that an item of only one unit is shown, such as 1e-6.
     method
         "best", the default: the route with the least expected error; "paper": as in the paper;
         "histogram": all items measured at once, for `max_items` only; for a top k also "joint": as
@@ -812,6 +822,7 @@ class Held(NamedTuple):
     """Whether it is part of the identity, unless it has its default."""
 
 
+_ONE_OF_TWO = Held(("enum", Neighbours), is_always_there=True)
 _A_SHARE = Held(("exact", lambda part: 0 < part < 1, "a number between 0 and 1"))
 _BELOW_2_200 = Held(("exact", lambda value: abs(value) < 1 << 200, "a number below 2^200"))
 _NOT_ABOVE_0 = Held(("exact", lambda value: value <= 0, "a number not above 0"), is_bound=True)
@@ -836,9 +847,7 @@ class Question:
     method: Annotated[str, Held(("word", *METHODS, HISTOGRAM), is_always_there=True)] = "best"
     unit: Annotated[str, Held(("text",), is_always_there=True)] = "line"
     item: Annotated[str, Held(("text",), is_always_there=True)] = "item"
-    neighbours: Annotated[Neighbours, Held(("enum", Neighbours), is_always_there=True)] = (
-        Neighbours.ADD_OR_REMOVE
-    )
+    neighbours: Annotated[Neighbours, _ONE_OF_TWO] = Neighbours.ADD_OR_REMOVE
     is_private: Annotated[bool, Held(("flag",), called="private", is_always_there=True)] = True
     """Whether the domain was stated, not read from the private table."""
     domain: Annotated[str, Held(("text",), is_always_there=True)] = ""
@@ -1016,21 +1025,19 @@ class Question:
                 f"and is ignored. Make it numeric first.{comma}"
             )
 
-    def doubts_of_names(self) -> Iterator[str]:
-        """Reasons why all counts may be near 0 although the table is large."""
+    def doubts_of_names(self, *, of_all: bool = True) -> Iterator[str]:
+        """Reasons why counts may be near 0 although the table is large: all of them, or some."""
         if not (self.unknown or self.is_of_all):
             groups = "" if self.by is None else " and groups"
             yield f"If you expected more: write items{groups} exactly as they are in the table."
-        if self.where is not None:
+        if self.where is not None and of_all:
             yield "If you expected more: check the filter. It may keep no rows."
 
     def forms_of_dates(self) -> Iterable[str]:
         """How text in another encoding is read, and dates in text by a filter."""
-        said = []
-        if self.encoding is not None:
-            is_utf_8, lost = self.encoding == "utf-8", "text with letters such as é and ö"
-            other = f"not UTF-8, {lost} is missing" if is_utf_8 else f"UTF-8, {lost} is misread"
-            said.append(f"If the file is {other}.")
+        text = "text with letters such as é and ö"
+        lost = {"utf-8": f"not UTF-8, {text} is missing", "latin-1": f"UTF-8, {text} is misread"}
+        said = [f"If the file is {lost[self.encoding]}."] if self.encoding in lost else []
         # The normal form may be longer than users may write.
         clause = _Reader(str(self.where)).read() if self.where else Joined("and", ())
         for it in comparisons_of(clause):
@@ -1038,12 +1045,10 @@ class Question:
             if it.form is not None:
                 said.append(f"In {column}, only text in the form {it.form} is read as a date.")
             elif it.sign in ORDERS and _ISO_DAY.match(str(it.literals[0])):
-                other = "For another form, use day(…)."
-                said.append(
-                    f"If {column} is text, its dates must be written as 2026-10-01. {other}"
-                )
+                as_text = f"If {column} is text, its dates must be written as 2026-10-01."
+                said.append(f"{as_text} For another form, use day(…).")
             elif it.sign in ORDERS and _ISO_MONTH.fullmatch(str(it.literals[0])):
-                said.append(f"If {column} holds dates, compare it with a whole day: 2026-10-01.")
+                said.append(f"If {column} holds dates, compare it with a day such as 2026-10-01.")
         return dict.fromkeys(said)
 
     def limits(self) -> list[str]:
@@ -1147,11 +1152,10 @@ def _in_json(value: Any) -> Any:
 
 def read_wanted(kind: str, stated: Mapping[str, Any]) -> Question:
     """Read the keywords about the answer (k, ε, threshold, …) as exact numbers."""
-    if kind == "above":
-        stated = {"adaptive": True, **stated}
     held = _read(WANTED, stated)
     if kind == "above":
-        held["threshold"] = rational("threshold", stated.get("threshold"))  # None is not left out
+        line = rational("threshold", stated.get("threshold"))  # None is not left out
+        held = {"adaptive": True, **held, "threshold": line}
     methods = ABOVE_METHODS if kind == "above" else METHODS
     held["method"] = one_of("method", held.get("method") or "best", (*methods, HISTOGRAM))
     return Question(kind=kind, **held)
@@ -1203,12 +1207,31 @@ def read_counting(
 
 def _read(names: Iterable[str], stated: Mapping[str, Any]) -> dict[str, Any]:
     """The values of the stated keywords, as a question holds them."""
+    if stated.get("decimal") == ",":
+        _refuse_thousands(stated)
     held = {}
     for name in names:
         if (given := stated.get(name)) is not None:
             read = KEYWORDS[name].read
             held[name] = given if read is None else read(name, given)
     return held
+
+
+def _refuse_thousands(stated: Mapping[str, Any]) -> None:
+    """Refuse 1.500 in text beside a file with a decimal comma: it may mean 1500, or 1.5."""
+
+    def why(text: str) -> str:
+        short = text.rstrip("0").rstrip(".") if text.endswith("0") else f"{text}0"
+        other = f", or {short}" if text.count(".") == 1 else ""
+        return f"a point, which separates decimals here: write {text.replace('.', '')}{other}"
+
+    for name in ("at_most", "at_least", "threshold"):
+        if isinstance(text := stated.get(name), str) and _THOUSANDS.fullmatch(text):
+            raise ValueError(f"{name} has {why(text)}")
+    where: Any = stated.get("where")
+    for token in _tokens(where) if isinstance(where, str) else ():
+        if token.kind == "number" and (found := _THOUSANDS.match(where, token.at)):
+            raise _error(where, token.at, f"this number has {why(found[0])}")
 
 
 def _require_sum(held: dict[str, Any], stated: Mapping[str, Any]) -> None:

@@ -82,6 +82,15 @@ def test_a_line_is_standard_input() -> None:
     assert empty.stderr == "dpgap: this is not JSON: Expecting value in line 1, column 1\n"
 
 
+def test_a_path_is_no_document_and_says_what_to_pass() -> None:
+    with pytest.raises(ValueError, match=r"^this is not JSON: Expecting value in") as refusal:
+        dpgap.read_release("best.json")
+    mend = ": pass the text of the file, as in read_release(Path('top.json').read_text())"
+    assert str(refusal.value).endswith(f"column 1{mend}")
+    with pytest.raises(ValueError, match=r"^this is not JSON: .* column 2$"):
+        dpgap.read_release("{")
+
+
 def test_standard_input_that_is_closed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     from dpgap.cli.release import _content
 

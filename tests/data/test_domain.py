@@ -188,3 +188,13 @@ def test_labels_that_read_the_same_and_are_not_equal_are_of_other_kinds():
     assert kind_of_label(day) != kind_of_label(midnight)
     assert {kind_of_label(each) for each in (7, 7.0, Decimal(7), np.int64(7))} == {"n"}
     assert len({kind_of_label(each) for each in ("7", 7, True, day)}) == 4
+
+
+def test_a_domain_that_cannot_be_read_says_what_to_write(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no file 'A,B'") as refusal:
+        read_domain("A,B")
+    lists = "a list of items is ['A', 'B'] in Python, and A,B in a command"
+    assert str(refusal.value).endswith(f'or "0..16469"; {lists}')
+    (tmp_path / "items.txt").write_bytes("Müsli\n".encode("cp1252"))
+    with pytest.raises(ValueError, match=r"with an item on each line: save it as UTF-8$"):
+        read_domain(str(tmp_path / "items.txt"))

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,14 @@ def test_half_a_character_at_the_end_refuses_nothing(
 ) -> None:
     text = (ROWS + "3;Brot;;").encode("utf-16") + end
     assert _found(_written(tmp_path, text + b"x"), encoding="utf-16") == found
+
+
+def test_a_last_field_that_ends_in_half_a_character_is_no_value(tmp_path: Path) -> None:
+    """What is left of the field would be another item, or another person."""
+    path = _written(tmp_path, b"Kunde;Artikel\n1;Caf\n2;Caf\xc3")
+    assert _found(path, ["Caf", "Café"], encoding="utf-8") == [1, 0]
+    with pytest.raises(ValueError, match="^table could not be read: it must be a CSV file"):
+        _found(_written(tmp_path, b""), encoding="utf-8")
 
 
 @pytest.mark.parametrize("place", [0, 100_000])
@@ -276,6 +285,79 @@ def test_a_wrong_name_gets_near_ones_and_all_there_are(
             _found(table, **stated)
         told = f"(did you mean {near}?); it has Kunde, Artikel, Betrag, Datum"
         assert told in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "write"),
+    [
+        ("1.500", "write 1500, or 1.5"),
+        ("1.000", "write 1000, or 1"),
+        ("1.234", "write 1234, or 1.2340"),
+        ("+100.000", "write +100000, or +100"),
+        ("1.500.000", "write 1500000"),
+    ],
+)
+def test_a_point_that_may_separate_thousands_is_refused(
+    tmp_path: Path, text: str, write: str
+) -> None:
+    """Beside a file with a decimal comma, as text alone: a float has no other meaning."""
+    path, account = _written(tmp_path, ROWS.encode()), dpgap.Ledger(f"sqlite:///{tmp_path}/a.db")
+    sales = account.create("sales", 100)
+    known: dict[str, Any] = {"unit": "Kunde", "epsilon": 9, "decimal": ",", "account": sales}
+    items: dict[str, Any] = {**known, "item": "Artikel", "domain": DOMAIN}
+    amounts = {"sum": "Betrag", "at_most": 2000}
+    why = f"a point, which separates decimals here: {write}"
+    with pytest.raises(ValueError, match="has a point") as refusal:
+        dpgap.total(path, **known, **amounts | {"at_most": text})
+    assert str(refusal.value) == f"at_most has {why}"
+    with pytest.raises(ValueError, match="has a point") as refusal:
+        dpgap.above(path, **items, **amounts, threshold=text, k=1)
+    assert str(refusal.value) == f"threshold has {why}"
+    with pytest.raises(ValueError, match="has a point") as refusal:
+        dpgap.count(path, **known, where=f"Betrag >= {text}")
+    assert str(refusal.value).startswith(f"where: at character 11, this number has {why}\n")
+    assert sales.spent == 0
+    counted = dpgap.counts(path, unit="Kunde", item="Artikel", domain=DOMAIN, decimal=",")
+    with pytest.raises(ValueError, match="threshold has a point"):
+        dpgap.above(counted, threshold=text, k=1, epsilon=1)
+    session = dpgap.Session(path, unit="Kunde", epsilon=1, decimal=",")
+    with pytest.raises(ValueError, match="threshold has a point"):
+        session.above("Artikel", domain=DOMAIN, threshold=text, k=1, epsilon=1)
+
+
+def test_a_point_that_separates_decimals_is_read(tmp_path: Path) -> None:
+    path = _written(tmp_path, ROWS.encode())
+    known: dict[str, Any] = {"unit": "Kunde", "epsilon": 9000, "sum": "Betrag", "step": "0.001"}
+    for at_most in (1.5, "1.5", "1.5000", "0.500", "1500"):
+        dpgap.total(path, **known, at_most=at_most, decimal=",")
+    with pytest.raises(ValueError, match="at_least has a point"):
+        dpgap.total(path, **known, at_most=1, at_least="-1.500", decimal=",")
+    assert dpgap.total(path, **known, at_most="1.500").question.at_most == Fraction(3, 2)
+    asked = "total verkauf.csv --unit Kunde --sum Betrag --epsilon 9 --decimal , --at-most 1.500"
+    words = [str(path) if word == "verkauf.csv" else word for word in asked.split()]
+    said = CliRunner().invoke(app, words)
+    assert said.stderr.startswith("dpgap: --at-most has a point, which separates decimals here")
+    where = [*words[:-2], "--at-most", "1500", "--where", "Betrag > 1.500"]
+    assert "write 1500, or 1.5" in CliRunner().invoke(app, where).stderr
+
+
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+def test_a_byte_order_mark_says_which_encoding_to_state(tmp_path: Path, codec: str) -> None:
+    path = _written(tmp_path, ("\ufeff" + ROWS).encode(codec))
+    with pytest.raises(ValueError, match=r"as in encoding='utf-16'$"):
+        _found(path)
+    assert _found(path, encoding="utf-16") == _found(_written(tmp_path, ROWS.encode()))
+
+
+def test_what_is_not_utf_8_is_misread_or_missing(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"unit": "Kunde", "epsilon": 9}
+    said = [
+        dpgap.count(_written(tmp_path, ROWS.encode(stated)), **asked, encoding=stated).findings
+        for stated in ("utf-8", "cp1252", "utf-16")
+    ]
+    assert said[0][0] == "If the file is not UTF-8, text with letters such as é and ö is missing."
+    assert said[1][0] == "If the file is UTF-8, text with letters such as é and ö is misread."
+    assert not any("UTF-8" in each for each in said[2])
 
 
 def test_the_command_line_takes_all_of_it(tmp_path: Path) -> None:

@@ -139,6 +139,18 @@ LITERAL = "a number, 'text', true or false"
         ('"a = 1', 1, "a name begins and does not end"),
         ('"" = 1', 1, "a column's name must not be empty"),
         ("a.b = 1", 2, "'.' is not allowed here"),
+        ("a.str.contains('x')", 2, "for a part of a text write column like '%part%'"),
+        (
+            "b = 1 and month(a) = 12",
+            11,
+            "only day(column, form) is known; for a month write day(…)",
+        ),
+        (
+            "Satisfaction 1-5 >= 4",
+            14,
+            "after 'Satisfaction'; put a name with a space or - in double",
+        ),
+        ("unit price > 3", 6, "after 'unit'; put a name with a space or - in double quotes"),
         ("a = 1; drop table t", 6, "';' is not allowed here"),
         ("a = ‘CH’", 5, "write text in single quotes"),
         ("a = 1 & b = 2", 7, "& is not allowed here: write and"),

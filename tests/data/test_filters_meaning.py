@@ -308,15 +308,10 @@ def test_hundreds_of_parts_are_no_problem(home: str, tmp_path: Path) -> None:
 # Refusals
 
 REFUSED = {
-    "nobody = 1": "at character 1, there is no column 'nobody' in the table",
-    "id = 1 and Text = 'x'": "at character 12, there is no column 'Text' in the table",
-    "nobdy is null": "there is no column 'nobdy' in the table; look up the names of its columns",
-    "nobdy is null or id = 1": "there is no column 'nobdy' in the table; it has ",
-    "id = 1 and txt = 'x'": "there is no column 'txt' in the table (did you mean text?); it has ",
     "id like '1%'": "column 'id' must be text for day(…) and like",
     "day(day, 'DD.MM.YYYY') = '2024-01-31'": "column 'day' holds dates: leave out day(…), as",
     "day(zoned, 'DD.MM.YYYY') is null": "column 'zoned' holds dates: leave out day(…), as in col",
-    "many is null": "column 'many' cannot be compared",
+    "many is null": "column 'many' must hold numbers, text, true and false, dates, or times",
     "id between '1' and '2'": "column 'id' holds numbers: write 1 without quotes",
     "id = '10'": "column 'id' holds numbers: write 10 without quotes",
     "float in ('a')": "column 'float' holds numbers: write a number without quotes",
@@ -333,9 +328,9 @@ REFUSED = {
     "text > '9'": "column 'text' is text, which is ordered letter by letter, so that '10' comes",
     "text between '10,50' and 'x'": "write 10.50 without quotes, or a whole date",
     "id > '10,5'": "column 'id' holds numbers: write 10.5 without quotes",
-    "many = 1": "column 'many' cannot be compared: it must hold numbers, text, true and false,",
-    "raw = 'x'": "column 'raw' cannot be compared",
-    "clock = 1": "column 'clock' cannot be compared",
+    "many = 1": "column 'many' must hold numbers, text, true and false,",
+    "raw = 'x'": "column 'raw' must hold numbers, text,",
+    "clock = 1": "column 'clock' must hold numbers, text,",
 }
 
 

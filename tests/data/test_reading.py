@@ -13,8 +13,11 @@ import polars
 import pyarrow
 import pyarrow.parquet
 import pytest
+from typer.testing import CliRunner
 
 import dpgap
+from dpgap.cli.main import app
+from dpgap.data import domain, sources
 from dpgap.data.counts import counts
 from dpgap.data.private_counts import with_masked_errors
 
@@ -285,3 +288,51 @@ def test_threads_may_ask_the_same_frozen_counts() -> None:
         thread.join()
     assert not troubles
     assert len(winners) == 80
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_a_database_in_a_file_that_is_not_there_is_refused_and_not_made(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = f"{tmp_path}/x.db"
+    asked: Any = {"unit": "who", "item": "what", "domain": ["fig"], "k": 1, "epsilon": 1}
+    with pytest.raises(FileNotFoundError) as refusal:
+        dpgap.top_k(f"{kind}://{place}?table=ev", **asked)
+    here = f"for a file in this folder, write {kind}://{place[1:]}"
+    assert str(refusal.value) == f"there is no file {place!r}: {here}"
+    with pytest.raises(FileNotFoundError, match=r"^there is no file 'x\.db'$"):
+        dpgap.top_k(f"{kind}://x.db?table=ev", **asked)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_file_that_may_not_be_read_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(path: str, *_: object, **__: object) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    for name in ("sold.csv", "sold.parquet", "sold.jsonl", "sold.dat", "items.txt"):
+        (tmp_path / name).write_text("who,what\n1,fig\n")
+    for room in (sources, domain):
+        monkeypatch.setattr(room, "open", denied, raising=False)
+    for name in ("sold.csv", "sold.parquet", "sold.jsonl", "sold.dat"):
+        with pytest.raises(PermissionError, match="Permission denied"):
+            _counts(tmp_path / name, ["fig"])
+        with pytest.raises(PermissionError, match="Permission denied"):
+            domain.read_domain(f"{tmp_path / name}:what")
+    with pytest.raises(PermissionError, match="Permission denied"):
+        domain.read_domain(str(tmp_path / "items.txt"))
+    create = "ledger create --ledger sqlite:///a.db --dataset sales --epsilon 1 --table"
+    said = CliRunner().invoke(app, [*create.split(), str(tmp_path / "sold.csv")]).stderr
+    assert said == f"dpgap: Permission denied: {tmp_path}/sold.csv\n"
+
+
+def test_a_filter_names_columns_of_files_and_frames_in_one_way(tmp_path: Path) -> None:
+    table = pandas.DataFrame({"size": ["9"], "price": ["3"]})
+    table.to_csv(tmp_path / "sold.csv", index=False)
+    for each in (table, tmp_path / "sold.csv"):
+        with pytest.raises(ValueError, match="there is no column 'prize'") as refusal:
+            dpgap.count(each, unit="row", where="size > 1 and prize > 10", epsilon=1)
+        said = "in the table (did you mean price, size?); it has size, price"
+        assert str(refusal.value) == f"there is no column 'prize' {said}"

@@ -421,6 +421,21 @@ def test_where_all_values_may_be_0_items_may_be_written_otherwise():
         assert expected not in dpgap.top_k(sold, domain=[1, 2, 3], **asked).findings
 
 
+def test_where_some_values_may_be_0_items_may_be_written_otherwise():
+    rows = [(who, what) for who in range(900) for what in ("fig", "pea")]
+    sold = polars.DataFrame(rows, schema=["who", "what"], orient="row")
+    asked: Any = {"unit": "who", "item": "what", "k": 2, "epsilon": 4, "where": "who >= 0"}
+    expected = "If you expected more: write items exactly as they are in the table."
+    with bits_are(InsecureSeededBits(3)):
+        found = dpgap.top_k(sold, domain=["fig", "Pea"], **asked)
+        assert expected in found.findings
+        assert _same_again(found) == found.findings
+        assert not any("check the filter" in each for each in found.findings)  # it keeps rows
+        assert expected not in dpgap.top_k(sold, domain=["fig", "pea"], **asked).findings
+        unknown = dpgap.top_k(sold, delta="1e-6", max_items=2, **asked)
+        assert expected not in unknown.findings
+
+
 def test_a_filter_is_doubted_where_every_interval_includes_0():
     """By released numbers alone: a filter that keeps no rows looks like one that keeps few."""
     rows = [(f"u{each}", "fig", "Bern") for each in range(400)] + [("v", "pea", "Bern")]

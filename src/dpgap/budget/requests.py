@@ -99,7 +99,7 @@ ANY = "any"
 """The family of a column that does not state its type; it contradicts none."""
 
 _PORTS = {"postgresql": "5432", "mysql": "3306"}
-_IN_FILES = ("duckdb", "sqlite")
+IN_FILES = ("duckdb", "sqlite")
 _MEND = "use another budget, or change what this one is for with `dpgap ledger bind`"
 
 
@@ -149,7 +149,7 @@ def table_address(url: SplitResult, options: dict[str, str], names: dict[str, st
     'postgresql://db.example.org/shop?schema=public&table=sales'
     """
     kind = "postgresql" if url.scheme == "postgres" else url.scheme
-    if kind in _IN_FILES:
+    if kind in IN_FILES:
         place = os.path.realpath(url.netloc + url.path)
     else:
         host = url.hostname or options.get("host", "")

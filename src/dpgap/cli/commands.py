@@ -71,8 +71,8 @@ def progress(
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """The error for a command that was called wrongly. Its module depends on Typer's version."""
 
-_SUBJECTS = re.compile(r"where(?=: )|(\w+(, | and | or ))*\w+ (must|needs?)\b( \w+)?")
-"""The beginning of a message: its subject, and what the subject must be or needs."""
+_SUBJECTS = re.compile(r"where(?=: )|(\w+(, | and | or ))*\w+ (must|needs?|has)\b( \w+)?")
+"""The beginning of a message: its subject, and what the subject must be, needs or has."""
 _ARGUMENT = re.compile(r"(?<![\w'\"./-])[a-z_]+(?![\w'\"./-])")
 _SET = re.compile(r"(?<![\w'\"./-])([a-z_]+)=(['\"])(.*?)\2")
 _INDENTED = "\n  "
@@ -115,8 +115,8 @@ class Commands(TyperGroup):
 def _with_options(message: str, command: Any) -> str:
     """The message with a command's options in place of arguments: at_most becomes --at-most.
 
-    A name that is also a plain word is replaced only at the beginning of a message, before "must"
-    or "needs". Settings in Python become options: unit='row' becomes --unit row.
+    A name that is also a plain word is replaced only at the beginning of a message, before "must",
+    "needs" or "has". Settings in Python become options: unit='row' becomes --unit row.
     """
     parameters: list[Any] = getattr(command, "params", [])
     options: dict[str, str] = {it.name: it.opts[0] for it in parameters if "-" in it.opts[0][:1]}

@@ -31,7 +31,10 @@ def plan(
     items: Annotated[int | None, "With --counts: how many items in all."] = None,
     json: JSON = False,
 ) -> None:
-    """Print the expected error for an ε, or the ε that an error needs. Nothing is spent."""
+    """Print the expected error for an ε, or the ε that an error needs. Nothing is spent.
+
+    The errors of sums are those of the plan times at_most.
+    """
     from dpgap.exact.parameters import rational
     from dpgap.pipelines.plan import IN_PYTHON
     from dpgap.pipelines.plan import plan as make_plan

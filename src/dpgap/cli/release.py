@@ -170,12 +170,11 @@ def write_new(path: Path, content: bytes, mode: int) -> None:
 
 def _is_same(one: str | Path, other: str | Path) -> bool:
     """Whether two paths lead (or would lead) to one file. Some file systems ignore capitals."""
-    try:
+    with suppress(OSError, ValueError):
         if os.path.exists(one) and os.path.exists(other):
             return os.path.samefile(one, other)
         return os.path.realpath(one).casefold() == os.path.realpath(other).casefold()
-    except (OSError, ValueError):
-        return False
+    return False
 
 
 # --------------------------------------------------------------------------------------------------

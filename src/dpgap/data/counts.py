@@ -169,20 +169,18 @@ def open_rows(
     if columns is None:
         columns = with_masked_errors(lambda: sources.columns_of(table))
     roles = roles_of(source, question)
-    filtered = question.where.columns if question.where else ()
+    read = (*roles.values(), *(question.where.columns if question.where else ()))
     names = list(with_masked_errors(frame.collect_schema))
     if source.unit == "row" and "row" in {*names, *dict(source.columns or ())}:
         raise ValueError("unit='row' is unclear: there is a column of that name; rename it")
     is_in_database = source.address is not None and source.database is None
-    sources.require_columns(names, *roles.values(), *filtered, is_stated=is_in_database)
+    sources.require_columns(names, *read, is_stated=is_in_database)
     engine = engine_of(frame)
     if engine is not None and source.database is None:  # files have no collations
         engine.require_faithful()
         _require_exact(engine, frame, roles, question)
     if source.database is None:  # DuckDB has checked the text of files
-        frame = with_masked_errors(
-            lambda: sources.with_valid_text(table, (*roles.values(), *filtered))
-        )
+        frame = with_masked_errors(lambda: sources.with_valid_text(table, read))
     if question.where is not None:
         frame = keep(frame, question.where, engine, question.decimal)
     if engine is None and not question.is_plain:
@@ -195,11 +193,10 @@ def open_rows(
 
 def roles_of(source: Source, question: Question) -> dict[str, str]:
     """The columns that are read, by their roles (unit, item, group, amount)."""
-    roles = {"unit": source.unit, "item": source.item, "group": question.by, "amount": question.sum}
-    if source.unit == "row":
-        del roles["unit"]
-    if source.item == source.unit:  # nothing but units is looked at
-        del roles["item"]
+    unit, item = source.unit, source.item
+    item_or_none = None if item == unit else item  # else nothing but units is looked at
+    roles = {"unit": None if unit == "row" else unit, "item": item_or_none}
+    roles |= {"group": question.by, "amount": question.sum}
     return {role: name for role, name in roles.items() if name is not None}
 
 
@@ -315,12 +312,8 @@ def counts(
         digest = public.digest if isinstance(public, Domain) else None
         if digest is None and source.domain_address is not None:  # it is never fetched
             digest = column_digest(source.domain_address, str(domain).rpartition(":")[2])
-        question = replace(
-            asked,
-            domain=words,
-            is_private=public is not None or domain is None,
-            digest=digest,
-        )
+        is_private = public is not None or domain is None
+        question = replace(asked, domain=words, is_private=is_private, digest=digest)
         facts = _facts(question, public, is_row=source.unit == "row")
         roles = roles_of(source, question)
         if engine is None:

@@ -38,10 +38,7 @@ from dpgap.data.values import form_of
 from dpgap.exact.grid import MAX_STEPS
 from dpgap.question import OBSERVED
 
-_IN_TEXT = (
-    'a file with an item on each line, "table.parquet:column" or "0..16469"; A,B in a command is '
-    "['A', 'B'] in Python"
-)
+_IN_TEXT = 'a file with an item on each line, "table.parquet:column" or "0..16469"'
 ACCEPTED = (
     f"a list of items, a range, a column of a public table, or text: {_IN_TEXT}; or "
     f'"{OBSERVED}" (not private)'
@@ -190,12 +187,11 @@ def warn_of_oddities(domain: Domain, labels: Sequence[Any] = (), empty_lines: in
     """
     named = sum(not _missing(label) for label in labels)
     texts = [label for label in domain.labels if isinstance(label, str)]
+    apart = (not unicodedata.is_normalized("NFC", text) for text in texts)
     odd = {
         "with spaces around them": sum(text != text.strip() for text in texts),
         "in quotes": sum(len(text) > 1 and text[0] == text[-1] in "\"'" for text in texts),
-        "with accents apart from their letters": sum(
-            not unicodedata.is_normalized("NFC", text) for text in texts
-        ),
+        "with accents apart from their letters": sum(apart),
         "with a byte-order mark": sum("\ufeff" in text for text in texts),
         "repeated": max(named - len(domain.labels), 0),
         "empty": empty_lines,
@@ -258,18 +254,19 @@ def _of_text(domain: str) -> Domain:
     if colon and sources.is_table(path):
         words = f"column {column!r} of a public table: {{count}} items"
         with sources.embedded_database() as database:
-            values = (
-                sources.column_in(database, path, column).distinct().order(sources.quoted(column))
-            )
-            rows = with_masked_errors(values.fetchall, "domain could not be read")
+            values = sources.column_in(database, path, column).distinct()
+            in_order = values.order(sources.quoted(column))
+            rows = with_masked_errors(in_order.fetchall, "domain could not be read")
         return warn_of_oddities(domain_of([value for (value,) in rows], words))
     if sources.is_table(domain):
         raise ValueError(f"domain must name a column of that table, as in {domain}:column")
     if not os.path.isfile(domain):
-        raise ValueError(f"there is no file {domain!r}: a domain in text is {_IN_TEXT}")
+        as_list = "; a list of items is ['A', 'B'] in Python, and A,B in a command"
+        raise ValueError(f"there is no file {domain!r}: a domain in text is {_IN_TEXT}{as_list}")
+    open(domain, "rb").close()  # says where permission is denied
     lines = with_masked_errors(
         lambda: _lines(Path(domain)),
-        "domain must be a text file in UTF-8 with an item on each line",
+        "domain must be a text file in UTF-8 with an item on each line: save it as UTF-8",
     )
     items = [line for line in lines if line]
     stated = domain_of(items, "a file of {count} items")
@@ -306,15 +303,12 @@ def column_digest(address: str, column: str) -> str:
 
 def _as_range(texts: Sequence[str]) -> range | None:
     """The range that has these texts, if there is one."""
-    try:
-        first, second, last = (int(texts[at]) for at in (0, min(1, len(texts) - 1), -1))
-    except ValueError:
-        return None
-    step = second - first or 1
-    if first + step * (len(texts) - 1) != last:
-        return None
-    numbers = range(first, last + step, step)
-    return numbers if all(map(eq, map(str, numbers), texts)) else None
+    with suppress(ValueError):
+        first, second = int(texts[0]), int(texts[min(1, len(texts) - 1)])
+        step = second - first or 1
+        numbers = range(first, first + step * len(texts), step)
+        return numbers if all(map(eq, map(str, numbers), texts)) else None
+    return None
 
 
 def _hash_of_texts(texts: Sequence[str]) -> str:

@@ -41,9 +41,18 @@ from dpgap.budget.requests import ANY
 from dpgap.data import query, values
 from dpgap.data.engines.base import Engine, fresh_name
 from dpgap.data.private_counts import with_masked_errors
-from dpgap.data.sources import Frame, are_names, guessed, no_column
+from dpgap.data.sources import TEXTS, Frame, guessed
 from dpgap.exact.parameters import with_point
-from dpgap.question import ORDERS, Clause, Filter, Joined, Literal, comparisons_of, parts_of_form
+from dpgap.question import (
+    ORDERS,
+    Clause,
+    Comparison,
+    Filter,
+    Joined,
+    Literal,
+    comparisons_of,
+    parts_of_form,
+)
 
 
 def keep(frame: Frame, filter: Filter, engine: Engine | None = None, decimal: str = ".") -> Frame:
@@ -60,16 +69,8 @@ def keep(frame: Frame, filter: Filter, engine: Engine | None = None, decimal: st
     """
     families = _families(frame, filter)
     for comparison in comparisons_of(filter.clause):
-        name, is_ordered = comparison.column, comparison.sign in ORDERS
-        is_of_text = comparison.form is not None or "like" in comparison.sign
-        if is_of_text and families[name] not in ("text", ANY):
-            problem = "must be text for day(…) and like"
-            if families[name] in ("date", "zoned") and comparison.form is not None:
-                problem = "holds dates: leave out day(…), as in column >= '2024-01-31'"
-            raise filter.error_at(comparison, f"column {name!r} {problem}")
-        for literal in () if is_of_text else comparison.literals:
-            if problem := _misfit(literal, families[name], is_ordered=is_ordered):
-                raise filter.error_at(comparison, f"column {name!r} {problem}")
+        if problem := _why_not(comparison, families[comparison.column]):
+            raise filter.error_at(comparison, f"column {comparison.column!r} {problem}")
     if engine is not None:
         for name in filter.columns:
             if families[name] == "text":
@@ -81,21 +82,11 @@ def keep(frame: Frame, filter: Filter, engine: Engine | None = None, decimal: st
 def _families(frame: Frame, filter: Filter) -> dict[str, str]:
     """The kind of values in each column of a filter."""
     schema = with_masked_errors(frame.collect_schema)
-    untold, families = guessed(frame), {}
-    for comparison in comparisons_of(filter.clause):
-        name = comparison.column
-        if name not in schema:
-            is_known = are_names(list(schema), filter.columns)
-            raise filter.error_at(comparison, no_column(name, list(schema), is_known=is_known))
-        families[name] = ANY if name in untold else _family(schema[name])
-        if schema[name] == nw.Decimal(38, 0) and _database(frame) == "duckdb":
+    families = {name: _family(schema[name]) for name in filter.columns}
+    families |= dict.fromkeys(guessed(frame), ANY)
+    for name in filter.columns if _database(frame) == "duckdb" else ():
+        if schema[name] == nw.Decimal(38, 0):
             families[name] = "huge"
-        if not families[name]:
-            raise filter.error_at(
-                comparison,
-                f"column {name!r} cannot be compared: it must hold numbers, text, true and false, "
-                "dates, or times with their dates",
-            )
     return families
 
 
@@ -108,14 +99,27 @@ def _database(frame: Frame) -> str | None:
 def _family(kind: DType) -> str:
     if kind.is_numeric():
         return "number"
-    if type(kind).__name__ in query.TEXTS:
+    if type(kind).__name__ in TEXTS:
         return "text"
     if isinstance(kind, nw.Datetime):
         return "zoned" if kind.time_zone else "date"
     return {nw.Boolean: "truth", nw.Date: "date"}.get(type(kind), "")
 
 
-def _misfit(literal: Literal, family: str, *, is_ordered: bool = False) -> str:
+def _why_not(comparison: Comparison, family: str) -> str:
+    """Why a column of this family cannot be compared so; empty if it can."""
+    if not family:
+        return "must hold numbers, text, true and false, dates, or times with their dates"
+    if comparison.form is None and "like" not in comparison.sign:
+        is_ordered = comparison.sign in ORDERS
+        why = (_misfit(each, family, is_ordered=is_ordered) for each in comparison.literals)
+        return next(filter(None, why), "")
+    if family in ("date", "zoned") and comparison.form is not None:
+        return "holds dates: leave out day(…), as in column >= '2024-01-31'"
+    return "" if family in ("text", ANY) else "must be text for day(…) and like"
+
+
+def _misfit(literal: Literal, family: str, *, is_ordered: bool) -> str:
     """Why a literal cannot be compared with a column; empty if it can."""
     number = str(literal) if query.is_number(str(literal)) else with_point(str(literal))
     if family in ("text", ANY):
@@ -318,17 +322,13 @@ def _test(sign: str, literal: Literal) -> Callable[[Any], bool]:
     edges = (None, None) if number is None else (float(number), _edge(number))
 
     def passes(key: Any) -> bool:
-        if key is None:
-            return False
+        edge: Any = literal
         if isinstance(key, tuple):
-            is_zoned, moment = key
-            if stated is None or stated[0] > is_zoned:
-                return False
-            return bool(compare(moment, stated[1]))
-        if not isinstance(key, int | float) or isinstance(literal, bool):
-            return bool(compare(key, literal))
-        edge = edges[isinstance(key, int)]
-        return edge is not None and bool(compare(key, edge))
+            is_zoned, key = key
+            edge = None if stated is None or stated[0] > is_zoned else stated[1]
+        elif isinstance(key, int | float) and not isinstance(literal, bool):
+            edge = edges[isinstance(key, int)]
+        return key is not None and edge is not None and bool(compare(key, edge))
 
     return passes
 
@@ -435,10 +435,10 @@ def whole_numbers(value: nw.Expr, kind: DType) -> Reading:
         edge = nw.lit(whole, kind) if is_usual else nw.lit(str(whole)).cast(kind)
         return _stands(value, sign, edge)
 
-    return _of_each(
-        ~value.is_null(),
-        lambda sign, literal: _settled(sign, Fraction(literal), low, high, compare),
-    )
+    def test(sign: str, literal: Decimal) -> nw.Expr | bool:
+        return _settled(sign, Fraction(literal), low, high, compare)
+
+    return _of_each(~value.is_null(), test)
 
 
 def decimals(value: nw.Expr, kind: nw.Decimal | None, *, in_ibis: bool) -> Reading:
@@ -456,12 +456,10 @@ def decimals(value: nw.Expr, kind: nw.Decimal | None, *, in_ibis: bool) -> Readi
         stated = nw.lit(format(edge, "f")).cast(kind) if in_ibis else edge
         return present & _stands(value, sign, stated)
 
-    return _of_each(
-        present,
-        lambda sign, literal: _settled(
-            sign, Fraction(literal) * 10**scale, -largest, largest, compare
-        ),
-    )
+    def test(sign: str, literal: Decimal) -> nw.Expr | bool:
+        return _settled(sign, Fraction(literal) * 10**scale, -largest, largest, compare)
+
+    return _of_each(present, test)
 
 
 def floats(column: nw.Expr, kind: DType) -> Reading:

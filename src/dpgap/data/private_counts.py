@@ -172,6 +172,17 @@ def standing(taken: Integers, places: Integers) -> tuple[Flags, Integers]:
     return is_taken, nearest[is_taken]
 
 
+def with_absent(
+    items: Integers, taken: Integers, places: Integers, absent: Callable[[int], Any]
+) -> Integers:
+    """The items at some places: those of `taken` have `items`, all others have absent ones."""
+    named = np.empty(places.size, dtype=np.int64)
+    is_taken, which = standing(taken, places)
+    named[is_taken] = items[which]
+    named[~is_taken] = absent(int(np.count_nonzero(~is_taken)))
+    return named
+
+
 Chunks = Generator[Chunk, None, None]
 """Chunks that can be closed before their end."""
 
@@ -321,13 +332,10 @@ class CountsInMemory(PrivateCounts):
         absent item at a position is drawn only when its name is needed.
         """
         taken, order = secure_bits().scattered(self.positions.size, len(self.labels))
+        present = self.positions[order]
 
         def found(places: Integers) -> Found:
-            positions = np.empty(places.size, dtype=np.int64)
-            is_taken, which = standing(taken, places)
-            positions[is_taken] = self.positions[order[which]]
-            positions[~is_taken] = self._absent_positions(int(np.count_nonzero(~is_taken)))
-            return self._at(positions)
+            return self._at(with_absent(present, taken, places, self._absent_positions))
 
         yield Chunk(self.counts[order], found, taken, len(self.labels))
 

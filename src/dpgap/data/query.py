@@ -15,7 +15,7 @@ from narwhals.dtypes import DType
 from dpgap.data.domain import Domain, Stated, whole
 from dpgap.data.engines.base import Engine
 from dpgap.data.private_counts import UNREADABLE, with_masked_errors
-from dpgap.data.sources import Frame, Lazy, guessed
+from dpgap.data.sources import TEXTS, Frame, Lazy, guessed
 from dpgap.data.values import plain_frame
 from dpgap.exact.bits import secure_bits
 from dpgap.question import Question
@@ -24,7 +24,6 @@ _LARGEST = (1 << 63) - 1024
 """The largest float that is a whole number of 64 bits."""
 
 _NO_UTF_8 = re.compile("[\ud800-\udfff]")
-TEXTS = ("String", "Categorical", "Enum")
 _COUNTABLE = (*TEXTS, "Boolean", "Float32", "Float64")
 
 
@@ -62,12 +61,11 @@ def _require_plain(name: str, kind: DType, role: str) -> None:
 
 def _comparable_rows(frame: Frame, columns: dict[str, str], schema: nw.Schema) -> Frame:
     is_coded = frame.implementation.is_pandas()
-    rows = frame.select(
-        *(
-            _comparable(name, schema[name], role, is_coded=is_coded).alias(role)
-            for role, name in columns.items()
-        )
-    ).drop_nulls()
+    comparable = (
+        _comparable(name, schema[name], role, is_coded=is_coded).alias(role)
+        for role, name in columns.items()
+    )
+    rows = frame.select(*comparable).drop_nulls()
     for role, name in columns.items():
         if schema[name].is_float() and role != "amount":
             rows = rows.filter(is_not_nan(nw.col(role)))
@@ -117,12 +115,11 @@ def keep_listed(rows: Lazy, column: str, kind: DType, listed: Lazy) -> Lazy:
     numbers, else texts.
     """
     are_numbers = listed.collect_schema()["item"].is_integer()
-    value = nw.col(column) if are_numbers else _as_text(kind, column)
-    found = rows.select(value.alias("sought"), *_others(rows, column))
+    value, others = nw.col(column) if are_numbers else _as_text(kind, column), _others(rows, column)
+    found = rows.select(value.alias("sought"), *others)
     known = listed.select(nw.col("item").alias("listed"), nw.col("position").alias(column))
-    return found.join(known, left_on="sought", right_on="listed", how="inner").select(
-        column, *_others(rows, column)
-    )
+    both = found.join(known, left_on="sought", right_on="listed", how="inner")
+    return both.select(column, *others)
 
 
 def _others(rows: Lazy, column: str = "item") -> list[str]:
@@ -294,15 +291,15 @@ def _keep_few(
 TWO_TABLES = f"{UNREADABLE} (where domain is a table too, it must be of the same connection)"
 
 
-def narrow_items(engine: Engine, rows: Lazy, domain: Stated) -> Callable[[Lazy], Lazy]:
-    """Return a function that keeps the rows of a frame whose item is in the domain.
+def narrow(engine: Engine, rows: Lazy, domain: Stated, role: str) -> Callable[[Lazy], Lazy]:
+    """Return a function that keeps the rows of a frame whose item or group is in the domain.
 
-    The frame has the same `item` column as `rows`. If the domain is a list, positions in it replace
-    the items.
+    The frame has the same column `role` ("item" or "group") as `rows`. If the domain is a list,
+    positions in it replace the values. Groups are always a list.
     """
-    kind = with_masked_errors(lambda: rows.collect_schema()["item"])
     if domain is None:
         return lambda given: given
+    kind = with_masked_errors(lambda: rows.collect_schema()[role])
     if isinstance(domain, nw.LazyFrame):
         known = _known(engine, domain, kind)
         return lambda given: keep_listed(given, "item", kind, known)
@@ -313,17 +310,8 @@ def narrow_items(engine: Engine, rows: Lazy, domain: Stated) -> Callable[[Lazy],
         if kind == nw.String and max(abs(labels[0]), abs(labels[-1])) >= 10**18:
             raise ValueError("domain must lie within ±10^18 where the item column is text")
         return lambda given: keep_range(given, kind, labels)
-    _require_list(domain, kind)
-    return lambda given: keep_listed(given, "item", kind, _listed(engine, domain, kind))
-
-
-def narrow_groups(engine: Engine, rows: Lazy, groups: Domain | None) -> Callable[[Lazy], Lazy]:
-    """A function that narrows rows to public groups; positions then replace the groups."""
-    if groups is None:
-        return lambda narrowed: narrowed
-    kind = with_masked_errors(lambda: rows.collect_schema()["group"])
-    _require_list(groups, kind, "groups", "group")
-    return lambda narrowed: keep_listed(narrowed, "group", kind, _listed(engine, groups, kind))
+    _require_list(domain, kind, "domain" if role == "item" else "groups", role)
+    return lambda given: keep_listed(given, role, kind, _listed(engine, domain, kind))
 
 
 def _known(engine: Engine, domain: Lazy, kind: DType) -> Lazy:
@@ -365,7 +353,7 @@ def require_exact_text(engine: Engine, column: Lazy, name: str) -> None:
         )
 
 
-def _require_list(domain: Domain, kind: DType, name: str = "domain", role: str = "item") -> None:
+def _require_list(domain: Domain, kind: DType, name: str, role: str) -> None:
     if kind.is_numeric():
         domain.require_numbers(name, role)
     if kind == nw.Boolean and not {"true", "false"} & {*domain.texts}:

@@ -23,7 +23,7 @@ import narwhals as nw
 from narwhals.dtypes import DType
 
 from dpgap._package import how_to_get
-from dpgap.budget.requests import ANY, table_address
+from dpgap.budget.requests import ANY, IN_FILES, table_address
 from dpgap.data.private_counts import with_masked_errors
 from dpgap.printable import printable
 
@@ -59,10 +59,8 @@ Families = tuple[tuple[str, str], ...]
 _ASKED_FOR = re.compile("U?Int(8|16|32|64)|Float(32|64)|boolean")
 """Types that pandas never infers; the types of Arrow are others."""
 
-_FAMILIES = {
-    "String": "text",
-    "Categorical": "text",
-    "Enum": "text",
+TEXTS = ("String", "Categorical", "Enum")
+_FAMILIES = dict.fromkeys(TEXTS, "text") | {
     "Boolean": "boolean",
     "Decimal": "float",
     "Date": "date",
@@ -77,6 +75,7 @@ _ROLES = {
     "item": "the column to count",
 }
 _MOST_NAMES, _MOST_LETTERS = 20, 60
+_IN_A_CLOUD = ("md:", "motherduck:")
 _UNREACHABLE = "table could not be reached: check its address, the server and your rights"
 
 
@@ -135,15 +134,10 @@ def require_given(unit: str | None, item: str | None) -> tuple[str, str]:
 
 def require_columns(columns: Sequence[str], *names: str, is_stated: bool = False) -> None:
     """Refuse names that are not columns; `is_stated` says that a schema states them."""
-    is_known = is_stated or are_names(columns, names)
+    are_data = {*names}.isdisjoint(columns) or any(each[:1].isdigit() for each in columns)
     for name in names:
         if name not in columns:
-            raise ValueError(no_column(name, columns, is_known=is_known))
-
-
-def are_names(columns: Sequence[str], given: Iterable[str]) -> bool:
-    """Whether columns are surely names: one of them was given, and none begins like a number."""
-    return not {*given}.isdisjoint(columns) and not any(each[:1].isdigit() for each in columns)
+            raise ValueError(no_column(name, columns, is_known=is_stated or not are_data))
 
 
 def no_column(name: str, columns: Sequence[str], *, is_known: bool) -> str:
@@ -188,6 +182,10 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
         raise ValueError(
             "table must name a table in its address: postgresql://user@host/database?table=sales"
         )
+    place, scheme = parts.netloc + parts.path, parts.scheme
+    if scheme in IN_FILES and not (os.path.isfile(place) or place.startswith(_IN_A_CLOUD)):
+        here = f": for a file in this folder, write {scheme}://{place.lstrip('/')}"
+        raise FileNotFoundError(f"there is no file {place!r}{here if place[:1] == '/' else ''}")
     try:
         import ibis
 
@@ -201,23 +199,20 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
 
     database = with_masked_errors(connect, _UNREACHABLE)
     if database is None:
-        is_postgres = parts.scheme in ("postgres", "postgresql")
-        other = f"pip install 'ibis-framework[{parts.scheme}]'"
+        is_postgres = scheme in ("postgres", "postgresql")
+        other = f"pip install 'ibis-framework[{scheme}]'"
         how = how_to_get("postgres") if is_postgres else other
         raise ImportError(f"packages for this kind of database are missing: {how}")
     resources.callback(_disconnect, database)
     require_faithful(database)
 
-    def find(table: str) -> Any:
-        return with_masked_errors(lambda: database.table(table, database=schema), _UNREACHABLE)
-
-    def tables() -> Any:
-        return with_masked_errors(lambda: database.list_tables(database=schema), _UNREACHABLE)
+    def asked(action: Callable[..., Any], *given: str) -> Any:
+        return with_masked_errors(lambda: action(*given, database=schema), _UNREACHABLE)
 
     try:
-        table = find(name)
+        table = asked(database.table, name)
     except ValueError:
-        if name in tables():
+        if name in asked(database.list_tables):
             raise
         raise ValueError(
             "there is no such table in the database: check table= and schema= in its address"
@@ -227,9 +222,9 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
     address = table_address(parts, options, home | {"table": name})
     source = Source(table, unit, item, domain, None, name, address)
     own, colon, column = domain.rpartition(":") if isinstance(domain, str) else ("", "", "")
-    if not colon or own not in tables():
+    if not colon or own not in asked(database.list_tables):
         return source
-    public = find(own)
+    public = asked(database.table, own)
     require_columns(list(public.columns), column)
     beside = table_address(parts, options, home | {"table": own})
     return source._replace(domain=public.select(column), domain_address=beside)
@@ -286,12 +281,8 @@ _BYTES_AT_ONCE = 1 << 16
 _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _UNDECODED = "\ufffd"
 """The replacement character, which Python and others write for bytes that they cannot decode."""
-_CODECS = {
-    "utf-8": "utf-8",
-    "latin-1": "cp1252",  # as browsers do: only 80 to 9F differ
-    "cp1252": "cp1252",
-    "utf-16": "utf-16-le",
-}
+_CODECS = {"latin-1": "cp1252", "utf-16": "utf-16-le"}
+"""latin-1 is read as browsers read it: only 80 to 9F differ."""
 
 
 def kind_of(path: str) -> str | None:
@@ -342,11 +333,8 @@ def read_file(
             read = _fimi(database, path, unit, is_cut=is_cut)
         else:
             unit, item = require_given(unit, item)
-            own = {"item": item, "unit": unit}
-            if unit == "row":
-                del own["unit"]
-            if item == unit == "row":  # no column is read, only rows
-                del own["item"]
+            own = {"item": item, "unit": unit}  # "row" is no column
+            own = {role: name for role, name in own.items() if not name == unit == "row"}
             # Columns of text files may have any name, and not every engine accepts all names.
             called = own if kind == "parquet" else {role: _other_than(role, more) for role in own}
             names = dict(zip(more, more, strict=True))
@@ -361,11 +349,11 @@ def read_file(
 def _decode(path: str, encoding: str, into: str) -> None:
     """Write the text of a file in UTF-8, with U+FFFD for bytes that cannot be decoded.
 
-    Half a character at the end of the file is dropped.
+    Half a character at the end of the file is dropped where it would be a line of its own.
     """
-    codec = _CODECS[encoding]
+    codec = _CODECS.get(encoding, encoding)
     private = partial(os.open, mode=0o600)
-    with _bytes(path) as file, open(into, "wb", opener=private) as made:
+    with _bytes(path) as file, open(into, "w+b", opener=private) as made:
         data = file.read(_BYTES_AT_ONCE)
         if encoding == "utf-16" and data.startswith(codecs.BOM_UTF16_BE):
             codec = "utf-16-be"
@@ -373,6 +361,9 @@ def _decode(path: str, encoding: str, into: str) -> None:
         made.write(decoder.decode(data).removeprefix("\ufeff").encode())
         while data := file.read(_BYTES_AT_ONCE):
             made.write(decoder.decode(data).encode())
+        made.seek(-1, os.SEEK_END)
+        if made.read() not in b"\r\n":
+            made.write(decoder.decode(b"", final=True).encode())
 
 
 def _other_than(name: str, taken: Sequence[str]) -> str:
@@ -388,9 +379,8 @@ def stated_columns(path: str) -> Families:
     if kind in _STATED:
         return _STATED[kind]
     if kind == "csv":  # its encoding is not known here
-        return tuple(
-            (name, "text") for name in with_masked_errors(lambda: _header(path), _REFUSALS[kind])[0]
-        )
+        names, _ = with_masked_errors(lambda: _header(path), _REFUSALS[kind])
+        return tuple((name, "text") for name in names)
     with embedded_database() as database:
         return _table(database, path, {})[1]
 
@@ -418,6 +408,7 @@ def _require_kind(path: str) -> str:
         raise ValueError(f"table must be a file ending in {ACCEPTED}, not {path!r}{mend}")
     if not os.path.isfile(path):
         raise FileNotFoundError(f"there is no file {path!r}")
+    open(path, "rb").close()  # says where permission is denied
     return kind
 
 
@@ -458,12 +449,15 @@ def _table(
         if is_decoded:
             refusal = _NOT_DECODED
             field = f"CASE WHEN NOT contains({{0}}, '{_UNDECODED}') THEN {{0}} END"
+        elif with_masked_errors(lambda: _begins_with(path, _MARKS[1:]), refusal):
+            refusal = refusal.replace("cp1252", "utf-16")
         header, reader = _csv_reader(path, refusal)
         if header[0].startswith("sep=") and not {*names.values()} <= {*header}:
             raise ValueError("table must begin with names of columns: delete its first line, sep=…")
         require_columns(header, *names.values())
     elif kind == "json":
-        with_masked_errors(lambda: _require_no_mark(path), f"{refusal} and no byte-order mark")
+        if with_masked_errors(lambda: _begins_with(path, _MARKS), refusal):
+            raise ValueError(f"{refusal} and no byte-order mark")
         return with_masked_errors(lambda: database.sql(_from_json(path, names)), refusal), ()
     else:
         # A folder with the name "customer=5" is no column.
@@ -521,10 +515,9 @@ def _from_json(path: str, names: dict[str, str]) -> str:
             WHERE json_type(json) = 'OBJECT')"""
 
 
-def _require_no_mark(path: str) -> None:
+def _begins_with(path: str, marks: tuple[bytes, ...]) -> bool:
     with _bytes(path) as file:
-        if file.read(3).startswith(_MARKS):
-            raise ValueError("there is a byte-order mark, which would hide the first line")
+        return file.read(3).startswith(marks)
 
 
 def _csv_reader(path: str, refusal: str) -> tuple[list[str], str]:

@@ -124,9 +124,8 @@ def _float(value: float) -> str | None:
 
 def _long_float(value: Any) -> str | None:
     """The text of a NumPy float, which may be longer than a Python float."""
-    return (
-        _whole(int(value)) if np.isfinite(value) and value == value // 1 else _float(float(value))
-    )
+    is_whole = np.isfinite(value) and value == value // 1
+    return _whole(int(value)) if is_whole else _float(float(value))
 
 
 def _decimal(value: Decimal) -> str | None:
@@ -289,9 +288,8 @@ def _texts(column: Any) -> tuple[Integers, list[str]]:
     codes, values = _distinct(column)
     places: dict[str | None, int] = {None: -1}
     found = [places.setdefault(form_of(value), len(places) - 1) for value in values]
-    return np.array([*found, -1], dtype=np.int64)[codes], [
-        text for text in places if text is not None
-    ]
+    texts = [text for text in places if text is not None]
+    return np.array([*found, -1], dtype=np.int64)[codes], texts
 
 
 def _distinct(column: Any) -> tuple[Integers, Iterable[Any]]:

@@ -161,7 +161,7 @@ class Answering:
             return cls(replace(asked, items=len(units)), histogram, (None,))
         if asked.unknown and not asked.delta:
             raise ValueError(
-                "delta must be above 0 if domain is None, such as 1e-9: it is the chance that an "
+                "delta must be above 0 if domain is None, such as 1e-6: it is the chance that an "
                 "item of only one unit is shown. Or state the public items as domain"
             )
         if asked.unknown and asked.method not in ("best", HISTOGRAM):
@@ -264,7 +264,7 @@ def top_k(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableTopK])
     >>> best = dpgap.top_k(sold, unit="who", item="what", domain=items, k=1, epsilon=1)
     >>> best.labels, best.interval(0.95).shape
     (('fig',), (1, 2))
-    >>> dpgap.top_k(sold, unit="row", item="what", k=1, epsilon=1, delta=1e-9).labels
+    >>> dpgap.top_k(sold, unit="row", item="what", k=1, epsilon=1, delta=1e-6).labels
     ('fig',)
     """
     return cast(Answer, ask("top-k", TableTopK, table, asked, by=by))
@@ -367,7 +367,8 @@ def ask(
     """Read the question, count the table if needed, pay and answer."""
     require_options(kind, asked, options)
     stated = {**named, **asked}
-    wanted, counting = read_wanted(kind, stated), stated_counting(stated)
+    decimal = table.origin.decimal if isinstance(table, Counted) and table.origin else "."
+    wanted, counting = read_wanted(kind, {"decimal": decimal, **stated}), stated_counting(stated)
     refuse_counts_of_all(wanted, table)
     if isinstance(table, Counted) and counting:
         raise TypeError(

@@ -154,7 +154,7 @@ def own_findings(release: Selected | Total | ReleasesByGroup) -> tuple[str, ...]
     kinds: tuple[Kind, ...] = (_doubts, _members)
     if isinstance(release, Measured) and release.indices.size:
         rest = (_little,) if facts.are_unsure else (_members, _order, _without_value)
-        kinds = (_doubts, *rest, _outside)
+        kinds = (_doubts, *rest, _names, _outside)
     said = _said(release, facts, kinds)
     question = question_of(release)
     if question is None or not attempted("cutting", [], question.limits):
@@ -262,8 +262,12 @@ def _little(release: Measured, facts: Facts) -> Iterator[str]:
         clauses = ", and ".join(said)
         yield f"{clauses.capitalize()}." if count == 1 else f"Little is sure here: {clauses}."
     yield "Ask with more ε, or for fewer items."
-    if isinstance(release, TableRelease) and facts.near_zero.all():
-        yield from release.question.doubts_of_names()
+
+
+def _names(release: Selected, facts: Facts) -> Iterator[str]:
+    """Reasons why values may be near 0 though the true ones are not, if some are."""
+    if isinstance(release, TableRelease) and facts.near_zero.any():
+        yield from release.question.doubts_of_names(of_all=bool(facts.near_zero.all()))
 
 
 def _members(release: Selected, facts: Facts) -> Iterator[str]:

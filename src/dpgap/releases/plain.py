@@ -173,9 +173,10 @@ def parsed(text: str | bytes, is_ours: bool = False) -> dict[str, Any]:
     except DocumentError:
         raise
     except json.JSONDecodeError as error:
-        raise DocumentError(
-            f"this is not JSON: {error.msg} in line {error.lineno}, column {error.colno}"
-        ) from None
+        why = f"{error.msg} in line {error.lineno}, column {error.colno}"
+        if isinstance(text, str) and "{" not in text:
+            why += ": pass the text of the file, as in read_release(Path('top.json').read_text())"
+        raise DocumentError(f"this is not JSON: {why}") from None
     except UnicodeDecodeError:
         raise DocumentError("this is not text in UTF-8") from None
     except RecursionError:

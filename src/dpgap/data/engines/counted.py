@@ -10,6 +10,7 @@ only on the public domain; after the count of counts, they also depend on the gr
 import weakref
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, NoReturn
 
@@ -29,7 +30,7 @@ from dpgap.data.private_counts import (
     Groups,
     Integers,
     PrivateCounts,
-    standing,
+    with_absent,
     with_masked_errors,
 )
 from dpgap.data.sources import Lazy
@@ -43,21 +44,18 @@ _DRAWN_AT_ONCE = 1 << 16
 class Kept:
     """The resources that an engine keeps for answers, until these are closed or not used."""
 
-    __slots__ = ("__weakref__", "_closing", "engine")
+    __slots__ = ("__weakref__", "close", "engine")
 
     def __init__(self, engine: Engine, resources: ExitStack) -> None:
         self.engine = engine
-        self._closing = weakref.finalize(self, _let_go, engine, resources)
-
-    def close(self) -> None:
-        """Release all resources."""
-        self._closing()
+        self.close = weakref.finalize(self, _let_go, engine, resources)
+        """Call it to release all resources."""
 
     def require_open(self) -> None:
         """Refuse answers that the engine no longer has, or that belong to another process."""
         if self.engine.is_elsewhere:
             raise ValueError("answers in an engine cannot be used in a forked process: count there")
-        if not self._closing.alive:
+        if not self.close.alive:
             raise ValueError("these answers were closed: count again")
 
 
@@ -164,11 +162,9 @@ class CountsInEngine(PrivateCounts):
         none = np.empty(0, dtype=np.int64)  # at last: the rest of a range is absent
         batches = self.engine.batches(frame, _ROWS_AT_ONCE)
         for batch in chain(batches, [{"item": none, "units": none}]):
-            items = batch["item"]
-            if places is None:
-                taken = positions_in(self.numbers, items) - low
-            else:
-                taken = places[done : done + items.size] - low
+            items, end = batch["item"], done + batch["item"].size
+            own = positions_in(self.numbers, items) if places is None else places[done:end]
+            taken = own - low
             size = int(taken[-1]) + 1 if taken.size else len(self) - low
 
             def found(
@@ -176,15 +172,12 @@ class CountsInEngine(PrivateCounts):
             ) -> Found:
                 if places is None:
                     return self._at(wanted + low)
-                named = np.empty(wanted.size, dtype=np.int64)
-                is_taken, which = standing(taken, wanted)
-                named[is_taken] = items[which]
-                named[~is_taken] = self._absent_items(int(np.count_nonzero(~is_taken)), known)
-                return self._found(named)
+                absent = partial(self._absent_items, known=known)
+                return self._found(with_absent(items, taken, wanted, absent))
 
             if size:
                 yield Chunk(batch["units"].astype(np.int64), found, taken, size)
-            low, done = low + size, done + taken.size
+            low, done = low + size, end
 
 
 def _let_go(engine: Engine, kept: ExitStack) -> None:
@@ -239,8 +232,8 @@ def count_in_engine(
     """
     question: Question = facts["origin"]
     plain = with_masked_errors(lambda: engine.plain(rows))
-    narrow = query.narrow_items(engine, plain, domain)
-    of_groups = query.narrow_groups(engine, plain, groups)
+    narrow = query.narrow(engine, plain, domain, "item")
+    of_groups = query.narrow(engine, plain, groups, "group")
     labels = domain.labels if isinstance(domain, Domain) else None
     size = None if labels is None else len(labels)
 
@@ -279,10 +272,9 @@ def _fetched(
 ) -> CountsByGroup:
     """The answers of all groups that are not 0, fetched into this process."""
     batches = list(engine.batches(frozen.select("group", "item", "units"), _CELLS_AT_ONCE))
+    none = np.empty(0, np.int64)
     group, items, units = (
-        np.concatenate(
-            [np.empty(0, np.int64), *(batch[name].astype(np.int64) for batch in batches)]
-        )
+        np.concatenate([none, *(batch[name].astype(np.int64) for batch in batches)])
         for name in ("group", "item", "units")
     )
     order = np.argsort(group, kind="stable")

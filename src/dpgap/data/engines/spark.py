@@ -50,17 +50,15 @@ class Spark(Engine):
         return getattr(kind, "collation", _BY_BYTES) != _BY_BYTES
 
     def shuffled(self, frame: Lazy, salt: str) -> Lazy:
-        return lazy(
-            frame.to_native().orderBy(f.md5(f.concat(f.lit(salt), f.col("item").cast("string"))))
-        )
+        order = f.md5(f.concat(f.lit(salt), f.col("item").cast("string")))
+        return lazy(frame.to_native().orderBy(order))
 
     def keep_few(self, frame: Lazy, cells: Sequence[str], most: int, key: str) -> Lazy:
         own = [f.col(name) for name in cells]
         order = f.xxhash64(f.lit(key), f.lit(len(cells)), f.col("unit"), *own)
         rank = f.dense_rank().over(Window.partitionBy("unit").orderBy(order, *own))
-        return lazy(
-            frame.to_native().withColumn("rank", rank).filter(f"rank <= {most}").drop("rank")
-        )
+        ranked = frame.to_native().withColumn("rank", rank)
+        return lazy(ranked.filter(f"rank <= {most}").drop("rank"))
 
     def widen(self, frame: Lazy, column: str) -> Lazy:
         return lazy(frame.to_native().withColumn(column, f.col(column).cast("decimal(28, 0)")))
@@ -76,21 +74,14 @@ class Spark(Engine):
     def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
         """Rows of item, count and index; the rows of each partition are numbered only once."""
         parted = native.withColumn("part", f.shiftright("row", _PLACE_BITS))
-        places = self._session.createDataFrame(
-            self._locate(parted, wanted), "units bigint, part bigint, nth bigint, place bigint"
-        )
+        columns = "units bigint, part bigint, nth bigint, place bigint"
+        places = self._session.createDataFrame(self._locate(parted, wanted), columns)
         nth = f.row_number().over(Window.partitionBy("units", "part").orderBy("row"))
-        found = (
-            parted.join(
-                f.broadcast(places.select("units", "part").distinct()),
-                ["units", "part"],
-                "leftsemi",
-            )
-            .withColumn("nth", (nth - 1).cast("bigint"))
-            .join(f.broadcast(places), ["units", "part", "nth"])
-            .select("item", "units", "place")
-        )
-        return self._collect(found)
+        known = f.broadcast(places.select("units", "part").distinct())
+        rows = parted.join(known, ["units", "part"], "leftsemi")
+        numbered = rows.withColumn("nth", (nth - 1).cast("bigint"))
+        found = numbered.join(f.broadcast(places), ["units", "part", "nth"])
+        return self._collect(found.select("item", "units", "place"))
 
     def _locate(self, parted: Any, wanted: Sequence[Member]) -> list[list[int]]:
         """For each member: its count, its partition, its index there, and its index in all."""
