@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dpgap._package import how_to_get
+from dpgap.budget.account import Amount
 from dpgap.exact.parameters import approximately, exact_text, few_digits, readable
 from dpgap.printable import printable, visible
 from dpgap.releases.findings import (
@@ -313,8 +314,7 @@ def _lead(release: Release) -> Iterator[str]:
     if question.where is not None:
         words += f"Only these rows count: {visible(question.where)}. "
     spent = f"about {approximately(release.spent, 3)}" if release.remaining else "all of it"
-    delta = f", δ = {readable(question.delta)}" if question.delta else ""
-    yield f"{words}ε = {readable(release.epsilon)}{delta}, {spent} spent."
+    yield f"{words}{Amount(release.epsilon, question.delta)}, {spent} spent."
 
 
 Guarantee = tuple[list[str], str, dict[str, list[str]]]
@@ -481,7 +481,6 @@ def environment(*packages: str) -> "Environment":
         "epsilon": lru_cache(maxsize=1024)(readable),  # lists have the same ones again and again
         "moment": lambda at: at[:16].replace("T", " "),
         "seen": visible,
-        "short": lambda value: approximately(value, 4),
     }
     return made
 
