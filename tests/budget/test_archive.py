@@ -337,6 +337,13 @@ def test_a_delta_is_charged_and_covered_like_an_epsilon(url: str) -> None:
     assert account.ledger.verify() == []
 
 
+def test_a_request_whose_process_may_be_dead_is_not_said_to_run(account: LedgerAccount) -> None:
+    account.of("ann", key="one").reserve_for(Request(HALF, "top 1"))
+    words = "as entry 1, and is under way, or was interrupted: it is never charged again"
+    with pytest.raises(AlreadyCharged, match=words):
+        account.of("ann", key="one").reserve_for(Request(HALF, "top 1"))
+
+
 def test_a_question_that_somebody_else_asks_just_now_can_be_joined(account: LedgerAccount) -> None:
     asked = Request(HALF, "top 1", identity="f00d")
     reservation = account.of("ann", key="one").reserve_for(asked)

@@ -93,11 +93,15 @@ def test_a_whole_export_is_verified_without_the_ledger(account: LedgerAccount) -
     flaws, notes = verify_export(text, head=account.head)
     assert flaws == []
     last = "sales: the last entry in the file is 8. "
-    assert notes == [f"{last}The head that you stated is in the file: it is that of entry 8"]
+    covered = "Data sets in the file: sales. Days: all. No file shows whether others were taken out"
+    assert notes == [
+        covered,
+        f"{last}The head that you stated is in the file: it is that of entry 8",
+    ]
     earlier = account.ledger.entries("sales")[3].hash
-    assert verify_export(text, head=earlier)[1][0].endswith("it is that of entry 3")
+    assert verify_export(text, head=earlier)[1][1].endswith("it is that of entry 3")
     compare = "Compare its hash with the ledger or with a head that you noted: "
-    assert verify_export(text)[1] == [f"{last}{compare}{account.head}"]
+    assert verify_export(text)[1] == [covered, f"{last}{compare}{account.head}"]
     assert verify_export(text, head="0" * 64)[0] == [
         (
             f"no entry has the hash {'0' * 64}: the ledger was rewritten, truncated or restored "
@@ -110,18 +114,17 @@ def test_a_part_says_what_was_not_checked(account: LedgerAccount) -> None:
     text = account.ledger.export("sales", since="2026-11-01", documents=True)
     flaws, notes = verify_export(text)
     assert flaws == []
-    assert notes[0] == (
-        "sales: entries 0 to 5 are not in the file. So the sums of these entries were not checked, "
-        "only their hashes: 6, 8"
+    assert notes[0].startswith("Data sets in the file: sales. Days: from 2026-11-01. ")
+    assert notes[1] == (
+        "sales: of entry 6 and entry 8 only the hash was checked, not the sums: "
+        "entries 0 to 5 are not in the file"
     )
     flaws, notes = verify_export(account.ledger.export("sales", since="2026-10-01"))
     assert flaws == []
-    assert notes[0] == "sales: the file has no documents, so they were not checked"
-    assert notes[1].endswith("only their hashes: 3")
-    assert verify_export(account.ledger.export(since="2027-01-01")) == (
-        [],
-        ["the file has no entries"],
-    )
+    assert notes[1] == "sales: the file has no documents, so they were not checked"
+    assert notes[2].startswith("sales: of entry 3 only the hash was checked")
+    nothing = "Data sets in the file: none. Days: from 2027-01-01. "
+    assert verify_export(account.ledger.export(since="2027-01-01"))[1][0].startswith(nothing)
 
 
 def _edited(text: str, change: Callable[[dict[str, Any]], object]) -> str:
@@ -162,6 +165,8 @@ def _reseal(entry: dict[str, Any], old: str, new: str) -> None:
             lambda it: it["documents"][0].update(number=99),
             "sales: entry 99 is missing, though its document is there",
         ),
+        (lambda it: it.update(since="2026-11-02"), "sales: entry 6 is not of the stated days"),
+        (lambda it: it.update(until="2026-11-01"), "sales: entry 6 is not of the stated days"),
         (lambda it: it.update(since=None), "sales: entry 0 is missing: entry 6 was found instead"),
     ],
 )
@@ -213,6 +218,8 @@ def test_a_period_that_has_not_begun_is_a_flaw_of_an_export(url: str) -> None:
         '{"dpgap": "ledger", "entries": [{"version": [], "body": "", "hash": ""}]}',
         '{"dpgap": "ledger", "entries": [], "documents": [{"dataset": "sales"}]}',
         '{"dpgap": "ledger", "entries": [], "format": "2"}',
+        '{"dpgap": "ledger", "entries": [], "since": 5}',
+        '{"dpgap": "ledger", "entries": [], "until": "soon"}',
     ],
 )
 def test_what_is_no_export_is_refused_in_plain_words(text: str) -> None:
@@ -229,7 +236,7 @@ def test_an_export_of_the_first_format_is_verified(account: LedgerAccount) -> No
     said = json.loads(account.ledger.export())
     first = json.dumps({"dpgap": "ledger", "entries": said["entries"]})
     flaws, notes = verify_export(first)
-    assert (flaws, len(notes)) == ([], 2)
+    assert (flaws, len(notes)) == ([], 3)
 
 
 def test_a_document_with_a_float_coin_is_left_out_of_an_export(url: str) -> None:
@@ -239,4 +246,4 @@ def test_a_document_with_a_float_coin_is_left_out_of_an_export(url: str) -> None
     assert "0.25" not in text
     flaws, notes = verify_export(text)
     assert flaws == []
-    assert notes[0] == "sales: the documents of these entries were left out: 2"
+    assert notes[1] == "sales: the documents of these entries were left out: 2"

@@ -76,7 +76,7 @@ def test_a_role_whose_rights_are_taken_away_charges_nothing_more(
     try:
         hers.reserve(HALF, "she may")
         _run_page("rights.md", postgres, tmp_path, LEDGER=databases[0])
-        with pytest.raises(LedgerError, match="nothing is released without it"):
+        with pytest.raises(LedgerError, match="nothing is released or changed without it"):
             hers.reserve(HALF, "she may not")
     finally:
         with ledger._store.engine.begin() as connection:

@@ -1,15 +1,20 @@
 """Budgets that are kept: exact, charged before, closed to mistakes."""
 
+import pickle
+import re
 import stat
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sql
+from sqlalchemy.exc import OperationalError
 
 import dpgap
 from dpgap.budget.account import UNIT, Request
 from dpgap.budget.ledger import Ledger, LedgerError
+from dpgap.budget.store import trouble
 
 
 def test_a_release_is_recorded_with_who_what_when_and_parameters(url: str) -> None:
@@ -120,14 +125,75 @@ def test_asking_for_an_account_makes_no_file(folder: Path) -> None:
 )
 def test_a_password_is_never_shown_but_what_to_check_is(where: str) -> None:
     ledger = Ledger(f"postgresql://{where}")
-    with pytest.raises(LedgerError, match="is its server running, and may this user") as refusal:
+    with pytest.raises(LedgerError, match="cannot be reached") as refusal:
         ledger.account("sales")
     assert "hunter2" not in str(refusal.value) + repr(ledger)
 
 
 @pytest.mark.parametrize(
+    "where", ["ann:ge@heim@localhost:1/none", "ann:x@ge/heim@localhost/none", "a:b@heim@/none"]
+)
+def test_no_part_of_a_password_with_at_signs_is_shown(where: str) -> None:
+    with pytest.raises(ValueError, match="write @ in a password as %40") as refusal:
+        Ledger(f"postgresql://{where}")
+    assert "heim" not in str(refusal.value)
+    assert "heim" not in repr(Ledger("postgresql://ann:ge%40heim@localhost/none"))
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("localhost:1/none", "cannot be reached: no server answers at its host and port"),
+        ("x.invalid/none", "cannot be reached: its host is not known"),
+    ],
+)
+def test_a_server_that_is_not_there_is_told_from_an_unknown_host(where: str, words: str) -> None:
+    with pytest.raises(LedgerError, match=words) as refusal:
+        Ledger(f"postgresql://ann@{where}").datasets()
+    assert "released" not in str(refusal.value), "nobody asked for a release"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("attempt to write a readonly database", "is read-only: this user must be allowed to"),
+        ("cannot execute INSERT in a read-only transaction", "is read-only$"),
+        ("unable to open database file", "cannot be opened: permission denied, or it is no file"),
+        ('FATAL:  password authentication failed for user "ann"', "or the password is wrong"),
+        ("fe_sendauth: no password supplied", "or the password is wrong"),
+    ],
+)
+def test_a_trouble_with_rights_names_its_reason(said: str, words: str) -> None:
+    assert re.search(words, trouble(OperationalError("SELECT", {}, Exception(said))))
+
+
+def test_a_ledger_that_cannot_be_sent_to_another_process_says_how(folder: Path) -> None:
+    account = Ledger(f"sqlite:///{folder}/budget.db").create("sales", 1)
+    for it in (account, account.ledger):
+        with pytest.raises(TypeError, match="send the address, and open the ledger there"):
+            pickle.dumps(it)
+
+
+def test_a_name_of_another_type_is_named_by_its_type(folder: Path) -> None:
+    account = Ledger(f"sqlite:///{folder}/budget.db").create("sales", 1)
+    number: Any = 5
+    with pytest.raises(ValueError, match="key must be text, not int"):
+        account.of(key=number)
+
+
+@pytest.mark.parametrize(
     "url",
-    ["", "mysql://host/db", "sqlite://", "sqlite:///:memory:", "sqlite:///x?mode=memory", "no:", 7],
+    [
+        "",
+        "sqlite://budget.db",
+        "sqlite://folder/budget.db",
+        "mysql://host/db",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "sqlite:///x?mode=memory",
+        "no:",
+        7,
+    ],
 )
 def test_only_lasting_ledgers_are_accepted(url: str) -> None:
     with pytest.raises(ValueError, match="ledger must"):

@@ -42,6 +42,18 @@ def test_spaces_within_a_name_are_as_good_as_one(url: str) -> None:
     assert len(ledger.datasets()) == 2
 
 
+@pytest.mark.parametrize(
+    "name", ["s\u0430les", "\u0421OPY", "c\u03bfpy", "\u0421\u041e\u0420\u0423"]
+)
+def test_letters_of_other_scripts_that_look_latin_are_taken_for_latin(url: str, name: str) -> None:
+    ledger = Ledger(url)
+    ledger.create("sales", 1)
+    ledger.create("copy", 1)
+    with pytest.raises(ValueError, match=r"looks like '(sales|copy)', which has a budget already"):
+        ledger.create(name, 1)
+    ledger.create("\u043f\u0440\u043e\u0434\u0430\u0436\u0438", 1)
+
+
 def test_look_alikes_that_exist_already_go_on(url: str) -> None:
     ledger = Ledger(url)
     ledger.create("sales", 1)

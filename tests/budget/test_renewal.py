@@ -261,7 +261,7 @@ def test_delta_and_allowances_are_not_renewed_and_a_closed_budget_is_not(
         ({"every": "year", "epsilon": 1}, "every must be one of 'day', 'week', 'month' or 'never'"),
         ({"every": "week"}, "epsilon must say what a period may cost"),
         ({"every": "week", "epsilon": -1}, "epsilon must say what a period may cost"),
-        ({"every": NEVER, "epsilon": 1}, "only every='never' needs none"),
+        ({"every": NEVER, "epsilon": 1}, "to stop the renewal, state none"),
     ],
 )
 def test_what_cannot_be_renewed_is_refused(

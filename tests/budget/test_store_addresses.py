@@ -95,7 +95,7 @@ def test_a_file_whose_name_looks_like_a_uri_is_not_taken_for_another(
 ) -> None:
     monkeypatch.chdir(folder)
     Ledger("sqlite:///./file:budget.db").create("sales", 1)
-    with pytest.raises(ValueError, match="must be a path, not a URI"):
+    with pytest.raises(ValueError, match="must be a path after three slashes"):
         Ledger("sqlite:///file:budget.db")
     assert Ledger("sqlite:///./file:budget.db").account("sales").remaining == 1
 

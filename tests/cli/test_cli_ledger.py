@@ -9,6 +9,8 @@ import json
 import re
 import shlex
 import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,8 @@ DOCUMENTS = Path(__file__).parents[1] / "releases" / "documents"
 BUDGET = ["--ledger", "budget.db", "--dataset", "sales"]
 ASK = ["sold.csv", "--unit", "who", "--item", "what", "--domain", "items.txt", "-k", "1"]
 WHY = ["--reason", "the board said so"]
+HALF = Fraction(1, 2)
+Clock = Callable[[str], None]
 HOSTILE = "<script>alert(1)</script>"
 
 
@@ -71,8 +75,14 @@ def test_a_steward_does_everything_from_the_command_line_and_each_act_is_an_entr
     said = _run("ledger", "write-off", *BUDGET, "--entry", "5", *WHY)
     assert said == "reservation 5 is written off: ε = 0.25 counts as spent\n"
     Ledger("budget.db").account("sales").reserve(Fraction(1, 4), "top 1 of what")
-    assert "no such" in _run("ledger", "write-off", *BUDGET, "--before", "2020-01-01", *WHY)
-    assert "reservation 7" in _run("ledger", "write-off", *BUDGET, "--before", "2999-01-01", *WHY)
+    write_off = ["ledger", "write-off", *BUDGET, *WHY]
+    today, who = str(datetime.now(UTC).date()), getpass.getuser()
+    assert _run(*write_off, "--before", today) == (
+        f"None was made before {today}. Open: entry 7 ({who}, {today}, ε = 0.25).\n"
+    )
+    assert "--before must not be later than today" in _refusal(*write_off, "--before", "2999-01-01")
+    _run(*write_off, "--entry", "7")
+    assert _run(*write_off, "--before", today).endswith("Open: none.\n")
     closed = json.loads(_run("ledger", "close", *BUDGET, *WHY, "--json"))
     assert (closed["closed"], closed["spent"]) == (True, "1/2")
     kinds = "create raise lower allow bind reserve write-off reserve write-off close"
@@ -180,16 +190,18 @@ REFUSED = {
     "write-off --entry 99999999999999999999 --reason r": "is no reservation",
     "archive --entry 99999999999999999999": "has no document",
     "archive --entry 1": "has no document",
-    "renew": "state either --every day, week or month",
-    "renew --every week --off --epsilon 1": "state either --every day, week or month",
-    "renew --every year --epsilon 1": "state either --every day, week or month",
-    "renew --every never": "state either --every day, week or month",
+    "renew": "state either --every day, week or month, with --epsilon; or --off alone",
+    "renew --every week --off --epsilon 1": "state either --every day, week or month, with",
+    "renew --every year --epsilon 1": "state either --every day, week or month, with --epsilon",
+    "renew --every never": "state either --every day, week or month, with --epsilon",
     "renew --every week": "--epsilon must say what a period may cost",
-    "renew --off --epsilon 1": "--epsilon must say what a period may cost",
+    "renew --off --epsilon 1": "may cost; to stop the renewal, state none",
     "renew --off": "is not renewed now",
     "renew sales --every week --epsilon 1": "state the data set once",
-    "export --month 2026-13": "--month must be a month such as 2026-10",
-    "export --from yesterday": "--from and --to days such as 2026-10-01",
+    "export --month 2026-13": "--month must be a month such as 2026-10, not '2026-13'",
+    "export --month 9999-12": "--month must be a month such as 2026-10, not '9999-12'",
+    "export --from yesterday": "--from must be a day such as 2026-10-01, not 'yesterday'",
+    "export --to 2026-02-30": "--to must be a day such as 2026-10-01, not '2026-02-30'",
     "export --from 2026-10-02 --to 2026-10-01": "--from must not be later than --to",
     "export --month 2026-10 --to 2026-10-01": "state either --month or --from and --to",
     "export --csv --documents": "--documents goes into JSON",
@@ -313,11 +325,12 @@ def test_a_budget_is_not_unbound_by_what_is_left_out() -> None:
 
 
 NO_EXPORT = {
-    "sqlite:///budget.db": "is an address and no file: use --ledger sqlite:///budget.db",
+    "postgresql://ann:secret@host/db": "is an address and no file: state it as --ledger",
     "budget.db": "is a database: use --ledger budget.db if it is a ledger",
     "release.json": "cannot be verified: it is a release document: `dpgap show` reads it",
     "sold.csv": "sold.csv cannot be verified: the file was damaged or edited after export, or",
     "flipped.json": "flipped.json cannot be verified: the file was damaged or edited after export",
+    "book.csv": "only the JSON export can be verified",
     "nothing.json": "there is no file 'nothing.json' that can be read",
 }
 
@@ -330,9 +343,11 @@ def test_what_is_no_export_is_named_and_is_wrong_usage_but_no_flaw(file: str) ->
     export = bytearray(_run("ledger", "export", "--ledger", "budget.db").encode())
     export[1] ^= 128  # it is no UTF-8 any more
     Path("flipped.json").write_bytes(export)
+    _run("ledger", "export", "--ledger", "budget.db", "--out", "book.csv")
     done = CliRunner().invoke(app, ["ledger", "verify", file])
     assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert NO_EXPORT[file] in done.stderr
+    assert "secret" not in done.stderr
 
 
 def test_files_are_not_written_onto_the_ledger_or_onto_others() -> None:
@@ -429,51 +444,172 @@ def test_a_budget_is_renewed_from_the_command_line_and_says_so(
     said = _run("ledger", "show", *BUDGET)
     assert re.search(r"  new-period ε = 0\.5  from 2026-11-23\n", said)
     page = " ".join(_run("ledger", "page", *BUDGET[:2]).split())
-    assert "<bdi>sales</bdi>: the budget is E = 0.5 a week. " in page
+    assert "<strong><bdi>sales</bdi></strong>: the budget is E = 0.5 a week. " in page
     assert " 1.25 was spent or reserved since it was opened on " in page
     assert (
-        "What the answers of one week tell about a person is bounded by E, if the total is not "
-        "raised. What the answers of n such weeks tell is bounded by n times E, or by E alone "
-        "if each week's table has other people or other events. Unspent ε lapses at the end "
-        "of a week."
+        "Before 2026-11-23, a person's privacy loss was at most ε = 1 for all answers together. "
+        "In any other week, it is at most E, if the total is not raised. In n such weeks, it is at "
+        "most n times E, or E alone if each week's table has other people or other events. "
+        "Unspent ε lapses at the end of a week."
     ) in html.unescape(page)
     _run("ledger", "renew", *BUDGET, "--off")
     assert "renewed" not in _run("ledger", "show", *BUDGET)
     assert "Budgets that renew" not in _run("ledger", "page", *BUDGET[:2])
 
 
-def test_the_page_says_how_much_a_week_may_tell_whose_total_was_raised(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Reservations of the week before are none of it, whether they were settled in it or not."""
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Set the clocks of the database and of this machine to noon of a day."""
     author = Ledger._author
 
-    def turn_clocks(day: str) -> None:
+    def turn(day: str) -> None:
         noon = f"{day}T12:00:00.000000+00:00"
         monkeypatch.setattr(Rows, "now", lambda _: noon)
         monkeypatch.setattr(
             Ledger, "_author", lambda *said, **more: author(*said, **more)._replace(at=noon)
         )
 
-    turn_clocks("2026-11-18")
+    return turn
+
+
+def test_the_page_says_how_much_a_week_may_tell_whose_total_was_raised(clock: Clock) -> None:
+    """Reservations of the week before are none of it, whether they were settled in it or not."""
+    clock("2026-11-18")
     _create()
     _run("ledger", "renew", *BUDGET, "--every", "week", "--epsilon", "0.5")
     account = Ledger("budget.db").account("sales")
     late = account.reserve(Fraction(1, 4), "settled in the week after")
     account.reserve(Fraction(1, 8), "never settled")
-    assert "In the week that began on 2026-11-16, 2 can be spent" in _page()
-    turn_clocks("2026-11-26")
+    assert "In the week from 2026-11-16, a person's privacy loss is at most ε = 2. " in _page()
+    clock("2026-11-26")
     account.reserve(Fraction(1, 2), "all of the new week").settle(Fraction(1, 3))
     late.settle(Fraction(1, 5))
-    assert "can be spent" not in _page()
+    assert "In one week, a person's privacy loss is at most E, if the total is not" in _page()
     more = account.total + Fraction(1, 4)
     _run("ledger", "raise", *BUDGET, "--epsilon", str(more), "--reason", "a second survey")
     account.reserve(Fraction(1, 3), "what was raised")
+    more_that_week = (
+        "In the week from 2026-11-23, a person's privacy loss is at most ε = 0.75. In any other "
+        "week, it is at most E, if the total is not raised. In n such weeks, it is at most n times "
+    )
+    assert more_that_week in _page()
+    clock("2026-12-10")
+    account.reserve(Fraction(1, 4), "weeks later")
+    assert more_that_week in _page(), "a raised week is not forgotten"
+
+
+def test_the_page_forgets_no_week_that_could_cost_more_than_the_others(clock: Clock) -> None:
+    clock("2026-08-31")
+    _run("ledger", "create", *BUDGET, "--epsilon", "3")
+    renew = ["ledger", "renew", *BUDGET, "--every", "week", "--epsilon"]
+    _run(*renew, "1")
+    account = Ledger("budget.db").account("sales")
+    account.reserve(Fraction(29, 10), "in the first week").settle(Fraction(29, 10))
+    assert "In the week from 2026-08-31, a person's privacy loss is at most ε = 3. " in _page()
+    clock("2026-10-05")
+    account.reserve(HALF, "five weeks later")
+    first = (
+        "Before 2026-10-05, a person's privacy loss was at most ε = 2.9 for all answers together"
+    )
+    assert f"{first}. In any other week, it is at most E, if the total is not raised. " in _page()
+    _run(*renew, "0.5")
+    for day in ("2026-10-12", "2026-10-19", "2026-10-26"):
+        clock(day)
+        account.reserve(HALF, "each week")
+        _run("ledger", "raise", *BUDGET, "--epsilon", str(account.total + 1), *WHY)
+    said = _page()
     assert (
-        "In the week that began on 2026-11-23, 0.75 can be spent. What its answers tell about a "
-        "person is bounded by ε = 0.75. In any other week, it is bounded by E if the total is not "
-        "raised. What the answers of n such weeks tell is bounded by n times E, or by E alone if "
-    ) in _page()
+        f"{first}. In the week from 2026-10-12, a person's privacy loss is at most ε = 1.5" in said
+    )
+    assert "In every other week with a larger total, it is at most ε = 1. " in said
+    _run("ledger", "renew", *BUDGET, "--off")
+    _run("ledger", "renew", *BUDGET, "--every", "day", "--epsilon", "0.25")
+    assert "Before 2026-10-26, a person's privacy loss was at most ε = 4.4 for all" in _page()
+
+
+def test_a_budget_that_keeps_unspent_epsilon_grows_only_in_periods_with_a_charge() -> None:
+    _create()
+    _run("ledger", "renew", *BUDGET, "--every", "week", "--epsilon", "1/3", "--carry")
+    assert "the total, which grows by E in each week with a charge. " in _page()
+
+
+def test_the_page_rounds_bounds_up_and_what_is_left_down() -> None:
+    _run("ledger", "create", *BUDGET, "--epsilon", "12345/9876")
+    account = Ledger("budget.db").account("sales")
+    account.reserve(Fraction(1111, 9999), "top 1").settle(Fraction(1111, 9999))
+    account.reserve(Fraction(1235, 9876), "broken off")
+    _run("ledger", "renew", *BUDGET, "--every", "week", "--epsilon", "1234/9876")
+    said = _page()
+    assert "1/9 <small>+ ≈0.125051 reserved, of 1.25</small>" in said
+    assert "the budget is E ≈ 0.12495 a week. " in said
+    assert "= ≈" not in said
+    assert "ε ≈ 0.124949 every week" in _run("ledger", "show", *BUDGET)
+
+
+def test_the_axis_of_a_page_is_the_asked_period(clock: Clock) -> None:
+    clock("2026-10-11")
+    _create()
+    Ledger("budget.db").account("sales").reserve(Fraction(1), "top 1")
+    page = _run("ledger", "page", *BUDGET[:2], "--month", "2026-10")
+    assert re.findall(r">(2026-10-\d\d)</text>", page) == ["2026-10-01", "2026-10-31"]
+    assert 'class="gone" d="M338.7 100.0' in page
+    page = _run("ledger", "page", *BUDGET[:2], "--from", "2026-11-02", "--to", "2026-11-03")
+    assert re.findall(r">(2026-1\d-\d\d)</text>", page) == ["2026-11-02", "2026-11-03"]
+    assert 'class="gone" d="M0.0 50.0' in page
+    assert "Last entry: 2026-10-11 12:00 UTC." in page
+    page = _run("ledger", "page", *BUDGET[:2], "--month", "2026-09")
+    assert "Nothing in 2026-09.</p>" in page
+    assert "never" not in page
+
+
+def test_a_budget_without_a_table_says_so() -> None:
+    words = ["ledger", "create", *BUDGET, "--epsilon", "1", "--unit", "who"]
+    assert CliRunner().invoke(app, words).stderr == (
+        "dpgap: note: this budget is bound to no table, so it pays for any table: use --table\n"
+    )
+    assert "for        any table, unit who\n" in _run("ledger", "show", *BUDGET)
+    bound = ["ledger", "create", *BUDGET[:2], "--dataset", "b", "--table", "sold.csv"]
+    assert CliRunner().invoke(app, [*bound, "--epsilon", "1"]).stderr == ""
+
+
+def test_what_a_closed_budget_did_not_use_does_not_remain() -> None:
+    _create()
+    Ledger("budget.db").account("sales").reserve(Fraction(6, 5), "top 1")
+    said = _run("ledger", "close", *BUDGET, *WHY)
+    assert "remaining  0   (closed; 0.8 was not used)\n" in said
+
+
+def test_show_says_what_the_first_charge_of_a_new_period_adds(clock: Clock) -> None:
+    clock("2026-11-18")
+    _create()
+    _run("ledger", "renew", *BUDGET, "--every", "week", "--epsilon", "0.5")
+    begun = "a new period began: its first charge adds ε = 0.5, counted here already\n"
+    assert begun not in _run("ledger", "show", *BUDGET)
+    clock("2026-11-26")
+    assert begun in _run("ledger", "show", *BUDGET)
+    Ledger("budget.db").account("sales").reserve(Fraction(1, 4), "top 1")
+    assert begun not in _run("ledger", "show", *BUDGET)
+
+
+def test_a_head_that_is_none_is_wrong_usage() -> None:
+    _create()
+    done = CliRunner().invoke(app, ["ledger", "verify", *BUDGET, "--head", "abc"])
+    assert done.exit_code == 2
+    assert "a head has 64 hexadecimal digits" in done.stderr
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_a_full_disk_names_the_file_of_a_page(
+    force: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _create()
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("dpgap.cli.release.write_new", full)
+    words = ["ledger", "page", *BUDGET[:2], "--out", "spent.html", *force]
+    assert _refusal(*words) == "dpgap: No space left on device: spent.html\n"
 
 
 def _page() -> str:
@@ -487,9 +623,11 @@ def test_a_month_is_exported_with_its_documents_and_verified_without_the_ledger(
     _run("ledger", "export", *BUDGET, "--month", month, "--documents", "--out", "month.json")
     Path("budget.db").unlink()
     said = _run("ledger", "verify", "month.json", "--head", json.loads(_read())[-1]["hash"])
-    assert said.startswith("Everything in the file is intact.\nsales: the last entry in the ")
+    assert said.startswith(
+        "Everything in the file is intact.\nData sets in the file: sales. Days: from "
+    )
     noted = json.loads(_run("ledger", "verify", "month.json", "--json"))
-    assert (noted["intact"], len(noted["unchecked"])) == (True, 1)
+    assert (noted["intact"], len(noted["unchecked"])) == (True, 2)
     Path("month.json").write_text(Path("month.json").read_text().replace("sold.csv", "old.csv"))
     done = CliRunner().invoke(app, ["ledger", "verify", "month.json"])
     assert (done.exit_code, done.stdout) == (1, "")

@@ -121,7 +121,7 @@ def test_a_last_field_that_ends_in_half_a_character_is_no_value(tmp_path: Path) 
     """What is left of the field would be another item, or another person."""
     path = _written(tmp_path, b"Kunde;Artikel\n1;Caf\n2;Caf\xc3")
     assert _found(path, ["Caf", "Café"], encoding="utf-8") == [1, 0]
-    with pytest.raises(ValueError, match="^table could not be read: it must be a CSV file"):
+    with pytest.raises(ValueError, match=r"^table could not be read: it must be a CSV file"):
         _found(_written(tmp_path, b""), encoding="utf-8")
 
 

@@ -98,14 +98,19 @@ def test_a_plot_has_estimates_with_intervals_and_the_largest_on_top() -> None:
     assert released(3, how="above").plot(_axes()).lines[-1].get_xdata() == [2900, 2900]
 
 
-def test_a_plot_of_360_pixels_shows_its_bands_and_what_they_are() -> None:
+def test_a_plot_of_360_pixels_shows_its_title_its_bands_and_what_they_are() -> None:
     ax = released(3, first=30_000, step=4_000, epsilon=9).plot(_axes(3.6))
     FigureCanvasAgg(ax.figure).draw()
-    words = [ax.title, ax._left_title, ax.xaxis.label]  # a title of Axes is left to their owner
-    assert [text.get_text() for text in words] == ["", "", "customer count, 95 % interval"]
-    extent = words[-1].get_window_extent()
-    assert extent.x0 >= 0
-    assert extent.x1 <= ax.figure.bbox.width
+    words = [ax.title, ax._left_title, ax.xaxis.label]
+    assert [text.get_text() for text in words] == [
+        "",
+        "Top 3: product, by customer count",
+        "customer count, 95 % interval",
+    ]
+    for text in words[1:]:
+        extent = text.get_window_extent()
+        assert extent.x0 >= 0
+        assert extent.x1 <= ax.figure.bbox.width
     (bands,) = (each for each in ax.containers if hasattr(each, "has_xerr"))
     (dots,) = (line for line in ax.lines if line.get_marker() == "o")
     assert min(end.get_markersize() for end in bands.lines[1]) > 2 * dots.get_markersize()

@@ -206,14 +206,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The reservation, the state and the document of a request with a key."""
+    """The reservation, the state and the document of a request with a key.
+
+    `entry` is the number of the reservation. `state` is `UNDER_WAY` (or broken off), "settled" or
+    "written off". `document` is what was released, if it was archived.
+    """
 
     entry: int
-    """The number of the reservation."""
     state: str
-    """`UNDER_WAY` (or broken off), "settled" or "written off"."""
     document: str | None
-    """What was released, if it was archived."""
 
 
 def tells_too_much(document: str) -> bool:

@@ -109,7 +109,7 @@ class Renewal:
         if self.every == NEVER:
             return NEVER
         left = "is kept" if self.carry else "lapses"
-        return f"ε = {readable_down(self.epsilon)} every {self.every}; what is left {left}"
+        return f"{Amount(self.epsilon).at_least} every {self.every}; what is left {left}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,12 +402,13 @@ def _reserve(balance: Balance, asked: Entry) -> dict[str, Any]:
     if last.closed:
         raise BudgetExhausted(f"the budget of data set {last.dataset!r} is closed")
     if not charge.fits(last.left):
-        later = last.renewal and f". The next {last.renewal.every} begins on {last.renewal.next}"
+        later = (
+            f". The next {now.every} begins on {now.next}, in UTC" if (now := last.renewal) else ""
+        )
         raise BudgetExhausted(
             f"data set {last.dataset!r} cannot cover this release: total {last.granted.at_least}, "
             f"spent {last.used}, reserved {last.held}, remaining "
-            f"{last.left.in_words(readable_down, charge, last.granted)}, requested {charge}"
-            f"{f'{later}, in UTC' if later else ''}"
+            f"{last.left.in_words(readable_down, charge, last.granted)}, requested {charge}{later}"
         )
     if asked.allowance is not None and not charge.fits(balance.left):
         left = balance.left.in_words(readable_down, charge, asked.allowance, joint=" and ")
@@ -488,7 +489,7 @@ def _renew(balance: Balance, asked: Entry) -> dict[str, Any]:
         every = None if said is None else said.every
         raise ValueError(f"every must be one of {known} or {NEVER!r}, not {every!r}")
     if (said.every == NEVER) != (said.epsilon == 0) or said.epsilon < 0:
-        raise ValueError("epsilon must say what a period may cost; only every='never' needs none")
+        raise ValueError("epsilon must say what a period may cost; to stop the renewal, state none")
     if last.closed:
         raise ValueError(f"the budget of data set {last.dataset!r} is closed: it is not renewed")
     if said.every == NEVER and last.renewal is None:

@@ -75,7 +75,8 @@ class Ledger:
         """Open a budget for a data set that has none yet.
 
         `epsilon` and `delta` are the total for all releases. `dataset` is the name of the data set.
-        A name that looks like that of another data set is refused.
+        A name is refused if it differs from that of another data set only in capitals, spaces,
+        width, invisible letters, or letters of Cyrillic and Greek that look like Latin ones.
 
         `table` (an address, a file or a name), `unit`, `neighbours` and `columns` (names and
         families of types) state what the budget is for: a release that contradicts them is
@@ -188,8 +189,7 @@ class Ledger:
         """
         names = self.datasets() if dataset is None else [self.account(dataset).dataset]
         books = {name: self.entries(name, since=since, until=until) for name in names}
-        said: dict[str, Any] = {"dpgap": "ledger", "format": _FORMAT}
-        said |= {"since": since, "until": until}
+        said = {"dpgap": "ledger", "format": _FORMAT, "since": since, "until": until}
         said["entries"] = [
             {"version": entry.version, "body": entry.body(), "hash": entry.hash}
             for book in books.values()
@@ -223,6 +223,9 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"Ledger({self._store.where})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a ledger cannot be pickled: send the address, and open the ledger there")
 
     def _last(self, dataset: str) -> Entry:
         with self._store.reading() as rows:
@@ -278,6 +281,10 @@ def _range(rows: Rows, dataset: str, since: str | None, until: str | None) -> tu
 _FORMAT = 2
 """The format of exports. Format 1 had no number, no documents, and only whole books."""
 _ORPHAN = "entry {} is missing, though its document is there"
+_COVERED = "Data sets in the file: {}. Days: {}. No file shows whether others were taken out"
+_NO_SUMS = (
+    "of entry {} only the hash was checked, not the sums: entries 0 to {} are not in the file"
+)
 _HEAD = "The head that you stated is in the file: it is that of entry {}"
 _COMPARE = "Compare its hash with the ledger or with a head that you noted: {}"
 _NO_HEAD = (
@@ -295,9 +302,10 @@ def verify_export(text: str, *, head: str | None = None) -> tuple[list[str], lis
         rows = [(it["version"], it["body"], it["hash"]) for it in said["entries"]]
         kept = [(it.pop("dataset"), Document(**it)) for it in said.get("documents", [])]
         left_out = [(str(name), int(number)) for name, number in said.get("left_out", [])]
-        if not all(type(it[0]) is int and {*map(type, it[1:])} == {str} for it in rows):
-            raise ValueError
-        if not all(type(name) is str and type(it.number) is int for name, it in kept):
+        stated = {"from": said.get("since"), "before": said.get("until")}
+        days = {word: requests.require_day(word, day) for word, day in stated.items() if day}
+        typed = [*rows, *((it.number, name, name) for name, it in kept)]
+        if {tuple(map(type, it)) for it in typed} - {(int, str, str)}:
             raise ValueError
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ValueError("the file was damaged or edited after export, or is no export") from None
@@ -314,11 +322,14 @@ def verify_export(text: str, *, head: str | None = None) -> tuple[list[str], lis
             found.append(f"entry number {place} in the file {error}")
         else:
             books.setdefault(entry.dataset, []).append(entry)
-    notes = [] if rows else ["the file has no entries"]
-    today = datetime.now(UTC).date().isoformat()
+    covered = " and ".join(map(" ".join, days.items())) or "all"
+    notes = [_COVERED.format(", ".join(books) or "none", covered)]
     for name, book in books.items():
-        first = book[0].number if book and said.get("since") else 0
-        wrong, unchecked = entries.checked(book, first, today)
+        first = book[0].number if book and "from" in days else 0
+        wrong, unchecked = entries.checked(book, first, str(datetime.now(UTC).date()))
+        outside = [it for it in book[:1] if it.at < days.get("from", "")]
+        outside += [it for it in book if it.at >= days.get("before", "9999")]
+        wrong += [f"entry {it.number} is not of the stated days" for it in outside]
         own = [document for dataset, document in kept if dataset == name]
         numbers = {entry.number for entry in book}
         wrong += [_ORPHAN.format(it.number) for it in own if it.number not in numbers]
@@ -332,11 +343,8 @@ def verify_export(text: str, *, head: str | None = None) -> tuple[list[str], lis
             notes.append(f"{name}: the file has no documents, so they were not checked")
         found += [f"{name}: {flaw}" for flaw in wrong]
         if first:
-            listed = ", ".join(map(str, unchecked))
-            notes.append(
-                f"{name}: entries 0 to {first - 1} are not in the file. So the sums of these "
-                f"entries were not checked, only their hashes: {listed}"
-            )
+            listed = " and entry ".join(map(str, unchecked))
+            notes.append(f"{name}: {_NO_SUMS.format(listed, first - 1)}")
         if book:
             told = [_HEAD.format(it.number) for it in book if it.hash == head]
             told = told or [_COMPARE.format(book[-1].hash)]
@@ -527,9 +535,8 @@ class LedgerReservation:
             extra: dict[str, Any] = {}
             if document is not None:
                 extra = {"document": entries.hash_of(document), "length": len(document)}
-            author = ledger._author(person, actor=reservation.actor)
             # How long drawing took is private: the book has the time of the charge alone.
-            author = author._replace(at=reservation.at)
+            author = ledger._author(person, actor=reservation.actor)._replace(at=reservation.at)
             stated = {"charge": Amount(spent, reserved.delta), "extra": extra}
             entry = entries.following(balance, entries.SETTLE, author, reservation, **stated)
             rows.append(entry, document, reservation.extra.get("identity"))

@@ -10,16 +10,8 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
-from dpgap.budget.account import (
-    UNDER_WAY,
-    AlreadyCharged,
-    Answered,
-    KeyUsed,
-    QuotaExhausted,
-    RefusedRequest,
-    Request,
-    rounded_up,
-)
+from dpgap.budget import account
+from dpgap.budget.account import UNDER_WAY, RefusedRequest, Request, rounded_up
 from dpgap.budget.entries import RESERVE, SETTLE, Entry, LedgerError, hash_of, read_number
 from dpgap.budget.store import Document, Rows, Store
 from dpgap.question import Neighbours
@@ -41,9 +33,15 @@ _UNSEEN = re.compile(
 )
 
 
+# Letters of Cyrillic and Greek that are drawn as Latin ones, if only as capitals.
+_LATIN = str.maketrans("авекмнорстухѕіјαβεζηικμνορτυχ", "abekmhopctyxsijabezhikmnoptyx")
+
+
 def require_words(name: str, words: object) -> str:
     """A short printable text, or an error that names the argument."""
-    if not (isinstance(words, str) and 0 < len(words) <= _LONGEST and words.isprintable()):
+    if not isinstance(words, str):
+        raise ValueError(f"{name} must be text, not {type(words).__name__}")
+    if not (0 < len(words) <= _LONGEST and words.isprintable()):
         raise ValueError(f"{name} must be 1 to {_LONGEST} printable characters")
     return words
 
@@ -70,11 +68,11 @@ def refuse_look_alike(dataset: str, others: Iterable[str]) -> None:
 
 
 def _seen(name: str) -> str:
-    """The name without its capitals, widths, spaces and invisible letters."""
+    """The name in Latin, without its capitals, widths, spaces and invisible letters."""
     text = name
     for _ in range(2):  # casefold can make letters that NFKC changes again
         text = unicodedata.normalize("NFKC", _UNSEEN.sub("", text)).casefold()
-    return " ".join(unicodedata.normalize("NFKC", text).split())
+    return " ".join(unicodedata.normalize("NFKC", text).translate(_LATIN).split())
 
 
 def system_user() -> str:
@@ -411,27 +409,25 @@ class ChargedRequest(NamedTuple):
         return self.ending is not None and "document" in self.ending.extra
 
 
-def answered_by(rows: Rows, reservation: Entry) -> Answered:
+def answered_by(rows: Rows, reservation: Entry) -> account.Answered:
     """The state and the document of the request that made a reservation."""
     ended = rows.entry(reservation.dataset, reservation=reservation.number)
     kept = None if ended is None else document_of(rows, ended.dataset, number=ended.number)
-    return Answered(reservation.number, ChargedRequest(reservation, ended).state, kept)
+    return account.Answered(reservation.number, ChargedRequest(reservation, ended).state, kept)
 
 
 def charged_before(rows: Rows, entry: Entry, request: Request) -> Exception:
     """The error for a request whose key was used before."""
     same = (entry.charge.epsilon, entry.extra.get("identity"), entry.purpose)
     if same != (rounded_up(request.epsilon), request.identity, request.purpose):
-        return KeyUsed(
+        return account.KeyUsed(
             f"request key {entry.key!r} was used for another request, {entry.purpose!r}: use a "
             "new key for each request"
         )
     answered = answered_by(rows, entry)
-    return AlreadyCharged(
-        f"request {entry.key!r} was charged before, as entry {entry.number}, and is "
-        f"{answered.state}: it is never charged again",
-        answered,
-    )
+    state = answered.state.replace(UNDER_WAY, f"{UNDER_WAY}, or was interrupted")
+    words = f"request {entry.key!r} was charged before, as entry {entry.number}, and is {state}"
+    return account.AlreadyCharged(f"{words}: it is never charged again", answered)
 
 
 def refuse_if_under_way(rows: Rows, found: list[Entry], identity: str) -> None:
@@ -444,18 +440,19 @@ def refuse_if_under_way(rows: Rows, found: list[Entry], identity: str) -> None:
             answered = answered_by(rows, entry)
             if answered.document is not None or answered.state == UNDER_WAY:
                 words = f"entry {entry.number} asks the same question and is {answered.state}"
-                raise AlreadyCharged(f"{words}: it is not charged again", answered)
+                raise account.AlreadyCharged(f"{words}: it is not charged again", answered)
 
 
 class Quota(NamedTuple):
-    """The limits for the requests of one person, whatever is left of the budget."""
+    """The limits for the requests of one person, whatever is left of the budget.
+
+    In a day of UTC, so many `requests` are charged, and documents of so many `characters` are
+    archived for them. The `archive` of the data set has so many characters, whoever asked.
+    """
 
     requests: int
-    """How many are charged in a day of UTC."""
     characters: int
-    """How many characters of documents are archived for them in a day."""
     archive: int
-    """How many characters the archive of the data set has, whoever asked."""
 
 
 def refuse_beyond(rows: Rows, last: Entry, person: str, quota: Quota) -> None:
@@ -465,17 +462,17 @@ def refuse_beyond(rows: Rows, last: Entry, person: str, quota: Quota) -> None:
     asked, archived = rows.usage(last.dataset, person, today.isoformat(), tomorrow.isoformat())
     again = f"ask again from {tomorrow} 00:00 UTC on"
     if asked >= quota.requests:
-        raise QuotaExhausted(
+        raise account.QuotaExhausted(
             f"{person!r} may ask {quota.requests} questions of data set {last.dataset!r} in a day, "
             f"and has asked {asked}: {again}"
         )
     if archived >= quota.characters:
-        raise QuotaExhausted(
+        raise account.QuotaExhausted(
             f"answers to {person!r} may take {_megabytes(quota.characters)} of the archive of data "
             f"set {last.dataset!r} in a day. They take {_megabytes(archived)} now: {again}"
         )
     if last.archived >= quota.archive:
-        raise QuotaExhausted(
+        raise account.QuotaExhausted(
             f"the archive of data set {last.dataset!r} may take {_megabytes(quota.archive)}, and "
             f"takes {_megabytes(last.archived)} now: a steward can give it more room"
         )

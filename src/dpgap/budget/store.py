@@ -19,7 +19,7 @@ PosixPath('/srv/budget.db')
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -32,23 +32,8 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from dpgap._package import how_to_get
-from dpgap.budget.entries import (
-    FIRST,
-    MIGRATE,
-    NEW_PERIOD,
-    RESERVE,
-    SECOND,
-    SETTLE,
-    THIRD,
-    Author,
-    Balance,
-    Entry,
-    LedgerError,
-    UnreadableEntry,
-    flaws,
-    following,
-    read_entry,
-)
+from dpgap.budget import entries
+from dpgap.budget.entries import FIRST, SECOND, THIRD, Balance, Entry, LedgerError, UnreadableEntry
 
 # --------------------------------------------------------------------------------------------------
 # The address of a ledger: how users write it, and the URL for the database engine.
@@ -59,19 +44,21 @@ from dpgap.budget.entries import (
 
 
 _ACCEPTED = "sqlite:///budget.db or postgresql://user@host/database"
+_UNCHANGED = ": nothing is released or changed without it"
 BUSY_SECONDS = 60
 """How long to wait for other releases that are writing to the same ledger."""
 
 
 class Address(NamedTuple):
-    """The address of a ledger."""
+    """The address of a ledger.
+
+    The engine opens `url`, which may hold a password. Messages show `where`, without it. `file` is
+    the absolute path, if the ledger is a SQLite file.
+    """
 
     url: sql.URL
-    """What the engine opens. It may hold a password."""
     where: str
-    """The address as messages show it: without a password."""
     file: Path | None = None
-    """The absolute path, if the ledger is a SQLite file."""
 
 
 def read_url(url: object) -> Address:
@@ -85,19 +72,19 @@ def read_url(url: object) -> Address:
     except (SQLAlchemyError, ValueError, TypeError):
         raise ValueError(f"ledger must be a URL such as {_ACCEPTED}") from None
     kind, name = parsed.get_backend_name(), parsed.database or ""
+    if "@" in f"{parsed.host}" or (parsed.host and "@" in name):  # its end may be of the password
+        raise ValueError("ledger must be an address: write @ in a password as %40")
     if kind in ("postgresql", "postgres"):
         server = parsed.set(drivername="postgresql+psycopg")
         # A query may hold a password as well.
         return Address(server, server.set(query={}).render_as_string(hide_password=True))
     if kind != "sqlite":
         raise ValueError(f"ledger must be a URL such as {_ACCEPTED}, not of kind {kind!r}")
+    if name.startswith("file:") or parsed.query or parsed.host:
+        raise ValueError("ledger must be a path after three slashes, as in sqlite:///budget.db")
     if not name or ":memory:" in name or "\0" in name:
         raise ValueError(
             "ledger must name a file: a budget in memory is lost when the program ends"
-        )
-    if name.startswith("file:") or parsed.query:
-        raise ValueError(
-            "ledger must be a path, not a URI, and without options: write sqlite:////srv/budget.db"
         )
     file = Path(name).absolute()
     how = {"timeout": str(BUSY_SECONDS), "uri": "true"}
@@ -148,15 +135,19 @@ _TROUBLES = {
         "is no ledger yet: it has no table {!r} (`dpgap ledger create`)"
     ),
     r'(role|database) "([^"]+)" does not exist': "cannot be opened: its server has no {} {!r}",
-    "read-?only": "is read-only",
+    "password authentication|no password": "is not open to this user, or the password is wrong",
+    "readonly": "is read-only: this user must be allowed to write the file, and its folder",
+    "read-only": "is read-only",
     "full|no space": "has no room left on the disk",
     "locked|lock timeout": "is busy with other releases",
     "not a database|malformed": "is damaged or no ledger at all",
     "column": "got another layout in the meantime",
-    "unable to open": "cannot be opened",
+    "unable to open": "cannot be opened: permission denied, or it is no file",
     "depend on it": "has tables that views of yours depend on: drop those views first",
     "permission denied": "does not let you do this",
-    "connection|resolve": "cannot be reached (is its server running, and may this user connect?)",
+    "translate host|resolve": "cannot be reached: its host is not known",
+    "connection refused": "cannot be reached: no server answers at its host and port",
+    "connection": "cannot be reached (is its server running, and may this user connect?)",
 }
 
 
@@ -254,21 +245,22 @@ class Document(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """A long book in a few of its entries, as it was after its last entry."""
+    """A long book in a few of its entries, as it was after its last entry.
+
+    `settled` says how many releases are settled; `waiting` has the reservations that nothing ended,
+    and `people` the last entry of each person. `spread` has some hundred entries up to the last:
+    also the first, and the one that states the table. `earlier` is the book as it was before a
+    range of dates, if the outline is of one. `limits` says what each period of a renewed budget can
+    cost, by its first day, and under "" what was charged before the first of them.
+    """
 
     last: Entry
     settled: int
-    """How many releases are settled."""
     waiting: list[Entry]
-    """Reservations that nothing ended."""
     people: list[Entry]
-    """The last entry of each person."""
     spread: list[Entry]
-    """Some hundred entries up to the last: also the first, and the one that states the table."""
     earlier: "Outline | None" = None
-    """The book as it was before a range of dates, if the outline is of one."""
-    in_period: Fraction = Fraction(0)
-    """The ε that the newest period of a renewed budget can cost, including what was spent in it."""
+    limits: Mapping[str, Fraction] = {}
 
 
 class Rows:
@@ -357,13 +349,13 @@ class Rows:
         ended = sql.exists().where(
             ending.dataset == dataset, ending.reservation == entry.number, ending.number < end
         )
-        found = self._of(dataset, entry.kind == RESERVE, entry.number < end, ~ended)
+        found = self._of(dataset, entry.kind == entries.RESERVE, entry.number < end, ~ended)
         return self._read(found.order_by(entry.number))
 
     def outline(self, dataset: str, first: int = 0, end: int = MOST) -> Outline:
         """The part of a book that a page shows, however long the book: from `first` up to `end`."""
         entry, last = self._table.c, self.book(dataset, 1, end)[-1]
-        settled = self._of(dataset, entry.kind == SETTLE, entry.number < end)
+        settled = self._of(dataset, entry.kind == entries.SETTLE, entry.number < end)
         waiting = self.waiting(dataset, end)
         spread = {*range(first, last.number, max(0, last.number - first) // _SPREAD + 1), 0}
         return Outline(
@@ -373,7 +365,7 @@ class Rows:
             self.people(dataset, end),
             [*self.book(dataset, number=(spread | {last.bound or 0}) - {last.number}), last],
             self.outline(dataset, end=first) if first else None,
-            self._in_period(last, waiting),
+            self._limits(last, waiting),
         )
 
     def period_start(self, last: Entry) -> int:
@@ -381,21 +373,35 @@ class Rows:
         if last.renewal is None:
             return 0
         since = last.renewal.since
-        begun = [last] if last.kind == NEW_PERIOD else []  # it may not be written yet
-        begun = begun or self.book(last.dataset, 1, last.number + 1, kind=[NEW_PERIOD])
+        begun = [last] if last.kind == entries.NEW_PERIOD else []  # it may not be written yet
+        begun = begun or self.book(last.dataset, 1, last.number + 1, kind=[entries.NEW_PERIOD])
         starts = [it.number for it in begun if it.period and it.period.since == since]
         return starts[0] if starts else self.place(last.dataset, since)
 
-    def _in_period(self, last: Entry, waiting: list[Entry]) -> Fraction:
-        """The ε that the period of an entry can cost: the total, less what was charged before."""
-        if last.renewal is None:
-            return Fraction(0)
-        entry, first = self._table.c, self.period_start(last)
+    def _limits(self, last: Entry, waiting: list[Entry]) -> dict[str, Fraction]:
+        """What each period can cost, by its first day, since the budget is renewed as it is now.
+
+        A period costs what it began with, and what raised its total. The newest costs the total,
+        less what was charged before. With "" comes what was charged before all these periods.
+        """
+        if (now := last.renewal) is None:
+            return {}
+        entry, first, name = self._table.c, self.period_start(last), last.dataset
         later = (entry.number >= first, entry.number <= last.number)
-        ended = self._read(self._of(last.dataset, entry.reservation < first, *later))
-        held = [it for it in waiting if it.number < first]
-        before = sum((it.spent for it in self.book(last.dataset, 1, first)), Fraction(0))
-        return last.total - sum((it.epsilon for it in (*ended, *held)), before)
+        ended = self._read(self._of(name, entry.reservation < first, *later))
+        ended += [it for it in waiting if it.number < first]
+        charged = [it.epsilon for it in ended] + [it.spent for it in self.book(name, 1, first)]
+        before = sum(charged, Fraction(0))
+        found: dict[str, Fraction] = {}
+        kinds = [entries.RENEW, entries.NEW_PERIOD, entries.RAISE, entries.LOWER]
+        for it in self.book(name, before=last.number + 1, kind=kinds):
+            if not it.period or (it.period.every, it.period.carry) != (now.every, now.carry):
+                found = {}
+            elif it.kind == entries.NEW_PERIOD:
+                found = (found or {"": it.spent + it.reserved}) | {it.period.since: it.epsilon}
+            elif it.kind != entries.RENEW and found:
+                found[max(found)] += it.total - self.book(name, 1, it.number)[0].total
+        return (found or {"": before}) | {now.since: last.total - before}
 
     def people(self, dataset: str, end: int = MOST) -> list[Entry]:
         """The last entry of each person before a number, by their names."""
@@ -422,7 +428,7 @@ class Rows:
         """
         row = _row(entry, entry.body())
         try:
-            read_entry(entry.version, row["body"], entry.hash)
+            entries.read_entry(entry.version, row["body"], entry.hash)
         except UnreadableEntry:
             raise TypeError(
                 "nothing was written to the ledger, because it could not be read back: persons, "
@@ -455,9 +461,9 @@ class Rows:
 
     def orphans(self, dataset: str | None = None) -> list[tuple[str, int]]:
         """The data sets and numbers of documents that have no entry: all, or of one data set."""
-        documents, entries = self._documents.c, self._table.c
-        kept = sql.select(documents.dataset, documents.number)
-        alone = kept.except_(sql.select(entries.dataset, entries.number))
+        document, entry = self._documents.c, self._table.c
+        kept = sql.select(document.dataset, document.number)
+        alone = kept.except_(sql.select(entry.dataset, entry.number))
         found = sorted(self.connection.execute(alone))
         return [(name, number) for name, number in found if dataset in (None, name)]
 
@@ -470,7 +476,7 @@ class Rows:
         """A person's requests and archived characters from one time to another, as two counts."""
         entry = self._table.c
         found = self._of(dataset, entry.person == person, entry.at >= since, entry.at < until)
-        requests = sql.func.count(sql.case((entry.kind == RESERVE, 1)))
+        requests = sql.func.count(sql.case((entry.kind == entries.RESERVE, 1)))
         characters = sql.func.coalesce(sql.func.sum(entry.length), 0)
         counted = self.connection.execute(found.with_only_columns(requests, characters)).one()
         return counted[0], counted[1]
@@ -479,9 +485,8 @@ class Rows:
         """The time by the database's clock, in UTC and as entries write it."""
         # In PostgreSQL, now() is when the transaction began: before it waited for its turn.
         clock = "clock_timestamp" if self.connection.dialect.name == "postgresql" else "now"
-        asked = sql.select(getattr(sql.func, clock)())
-        moment: datetime = self.connection.execute(asked).scalar_one()
-        in_utc = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        moment = self.connection.execute(sql.select(getattr(sql.func, clock)())).scalar_one()
+        in_utc: datetime = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
         return in_utc.isoformat(timespec="microseconds")
 
     def _read(self, found: sql.Select[Any], given: dict[str, Any] | None = None) -> list[Entry]:
@@ -541,7 +546,7 @@ class Store:
                 _make_tables(rows.connection)
             yield rows
 
-    def migrate(self, author: Author) -> list[Entry]:
+    def migrate(self, author: entries.Author) -> list[Entry]:
         """Give every book the third layout, in one transaction; return the entries about it."""
         with self._locking(None) as rows:
             if self.layout(rows.connection) is None:
@@ -552,7 +557,7 @@ class Store:
     def _locking(self, dataset: str | None) -> Iterator[Rows]:
         """A transaction that is the only writer to a data set, or to the ledger; any layout."""
         writer = self.engine.execution_options(dpgap_begin="BEGIN IMMEDIATE")
-        with self._reached(), writer.begin() as connection:
+        with self._reached(_UNCHANGED), writer.begin() as connection:
             if connection.dialect.name == "postgresql":  # SQLite has locked it all already
                 # Else a crash may forget what was charged.
                 connection.execute(sql.text("SET LOCAL synchronous_commit = on"))
@@ -581,7 +586,7 @@ class Store:
         return int(layout)
 
     @contextmanager
-    def _reached(self) -> Iterator[None]:
+    def _reached(self, then: str = "") -> Iterator[None]:
         """Turn errors of the database into a `LedgerError` in our own words."""
         if self._file is not None and not self._file.exists():
             raise LedgerError(
@@ -595,9 +600,7 @@ class Store:
                 "request charged once, a reservation settled once, and a period begun once"
             ) from None
         except SQLAlchemyError as error:
-            raise LedgerError(
-                f"the ledger {self.where} {trouble(error)}: nothing is released without it"
-            ) from None
+            raise LedgerError(f"the ledger {self.where} {trouble(error)}{then}") from None
 
 
 def _make_tables(connection: sql.Connection) -> None:
@@ -607,7 +610,7 @@ def _make_tables(connection: sql.Connection) -> None:
     connection.execute(_LAYOUT.insert().values(layout=THIRD))
 
 
-def _migrate(rows: Rows, author: Author) -> list[Entry]:
+def _migrate(rows: Rows, author: entries.Author) -> list[Entry]:
     """Copy every entry as it is, with its hash; then say in each book that it was migrated."""
     connection = rows.connection
     if connection.dialect.name == "postgresql":
@@ -616,14 +619,16 @@ def _migrate(rows: Rows, author: Author) -> list[Entry]:
         connection.execute(sql.text("DROP SCHEMA IF EXISTS dpgap_spender CASCADE"))
     books = [rows.book(name) for name in rows.datasets()]
     for book in books:
-        if found := flaws(book):
+        if found := entries.flaws(book):
             raise LedgerError(f"{book[0].dataset}: {found[0]}. Such a ledger is not migrated")
     _OLDER[rows.layout].drop(connection)
     _make_tables(connection)
     said = []
     for book in books:
         last, archived = Balance(book[-1]), rows.archived(book[-1].dataset)
-        said.append(following(last, MIGRATE, author, version=THIRD, archived=archived))
+        said.append(
+            entries.following(last, entries.MIGRATE, author, version=THIRD, archived=archived)
+        )
         connection.execute(_ENTRIES.insert(), [_row(it, it.body()) for it in (*book, said[-1])])
     return said
 
@@ -652,8 +657,8 @@ def _entry(row: sql.Row[Any], layout: int) -> Entry:
     """The entry of a row. In the first layout, the columns together are the body."""
     try:
         if layout == FIRST:
-            return read_entry(FIRST, json.dumps(list(row)[:-1]), row.hash)
-        entry = read_entry(row.version, row.body, row.hash)
+            return entries.read_entry(FIRST, json.dumps(list(row)[:-1]), row.hash)
+        entry = entries.read_entry(row.version, row.body, row.hash)
         copies = _row(entry, row.body)
         if any(copies.get(name, said) != said for name, said in row._mapping.items()):
             raise UnreadableEntry("was edited: its columns do not say what its body says")

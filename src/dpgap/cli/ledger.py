@@ -3,7 +3,8 @@
 import csv
 import io
 import json as json_format
-from datetime import date, timedelta
+import re
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -81,10 +82,8 @@ class Act(NamedTuple):
 
     def tell(self, last: "Entry") -> None:
         """Print the entry that was written, and the balance of the budget."""
-        if self.json:
-            typer.echo(json_format.dumps(_summary([last], last), indent=2))
-        else:
-            typer.echo(_words([last], last))
+        summary = json_format.dumps(_summary([last], last), indent=2)
+        typer.echo(summary if self.json else _words([last], last))
 
 
 class Facts(NamedTuple):
@@ -125,24 +124,28 @@ class Written(NamedTuple):
         >>> Written(None, "2026-10-01", "2026-10-31").days()
         ({'since': '2026-10-01', 'until': '2026-11-01'}, 'from 2026-10-01 to 2026-10-31')
         """
+        from dpgap.budget.requests import require_day
+
         month, start, end = self[:3]
         if month is not None and (start or end):
             raise ValueError("state either --month or --from and --to, not both")
-        since: Any = start if month is None else f"{month}-01"
-        try:
-            since = since and date.fromisoformat(since)
-            until = end and date.fromisoformat(end) + timedelta(1)
-            if month is not None:
-                until = (since + timedelta(31)).replace(day=1)
-        except (ValueError, OverflowError):
-            raise ValueError(
-                "--month must be a month such as 2026-10, --from and --to days such as 2026-10-01"
-            ) from None
-        if since and until and since >= until:
-            raise ValueError("--from must not be later than --to")
         stated = {"in": month, "from": start, "to": end}
         words = " ".join(f"{word} {day}" for word, day in stated.items() if day)
-        return {"since": since and str(since), "until": until and str(until)}, words
+        if month is not None:
+            try:
+                first = date.fromisoformat(f"{month}-01")
+                until = (first + timedelta(31)).replace(day=1)
+            except (ValueError, OverflowError):
+                raise ValueError(f"month must be a month such as 2026-10, not {month!r}") from None
+            return {"since": str(first), "until": str(until)}, words
+        since = start and require_day("start", start)
+        last = end and date.fromisoformat(require_day("end", end))
+        if since and last and since > str(last):
+            raise ValueError("--from must not be later than --to")
+        return {
+            "since": since,
+            "until": last and str(min(last, date(9999, 12, 30)) + timedelta(1)),
+        }, words
 
     def write(self, text: str, ledger: str) -> None:
         """Write the text to the file, which is not the ledger; or print it."""
@@ -151,7 +154,10 @@ class Written(NamedTuple):
             return
         output = OutputFile("--out", self.out, ledger_files(ledger), self.force)
         output.require_writable()
-        output.write(text)
+        try:
+            output.write(text)
+        except OSError as error:  # name the file, though a temporary one may be meant
+            raise OSError(error.errno, error.strerror, str(self.out)) from None
         typer.echo(printable(f"{self.out} is written"))
 
 
@@ -160,6 +166,8 @@ def create(act: Act, epsilon: Total, facts: Facts, delta: Delta = None) -> None:
     """Open a budget for a data set that has none yet, and state the table that it is for."""
     said = facts.stated() | {"delta": delta or 0, "reason": act.reason}
     act.tell(_opened(act.ledger).create(act.dataset, epsilon, **said).balance)
+    if facts.table is None:
+        say_error("note: this budget is bound to no table, so it pays for any table: use --table")
 
 
 @ledger_app.add
@@ -171,8 +179,7 @@ def show(
 ) -> None:
     """Print totals, the last entries, and the head of the chain: note it elsewhere."""
     store = _opened(ledger)
-    names = store.datasets() if dataset is None else [dataset]
-    stewards = [store.steward(name) for name in names]
+    stewards = list(map(store.steward, store.datasets() if dataset is None else [dataset]))
     few = None if all or json else _FEW
     books = [(store.entries(it.dataset, last=few), it.balance_of("").last) for it in stewards]
     if not json:
@@ -207,9 +214,10 @@ def verify(
 
     if (file is None) == (ledger is None) or (file is not None and dataset is not None):
         raise ValueError("state either FILE or --ledger; --dataset goes with --ledger only")
-    notes: list[str] = []
+    if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
+        raise UsageError("a head has 64 hexadecimal digits")
     if file is None:
-        flaws = _opened(ledger or "").verify(dataset, head=head)
+        flaws, notes = _opened(ledger or "").verify(dataset, head=head), list[str]()
     else:
         try:
             flaws, notes = verify_export(_export_in(file), head=head)
@@ -231,24 +239,23 @@ def verify(
 
 def _export_in(file: str) -> str:
     """The text of a file that should be an export; if it is something else, an error says what."""
-    if "://" in file:
-        raise ValueError(f"it is an address and no file: use --ledger {file}")
+    if "://" in file:  # it may hold a password
+        raise UsageError("FILE is an address and no file: state it as --ledger")
     content = Path(file).read_bytes()
     if content.startswith(b"SQLite format 3"):
         raise ValueError(f"it is a database: use --ledger {file} if it is a ledger")
     if b'"dpgap release"' in content[:10_000] and b'"dpgap": "ledger"' not in content[:100]:
         raise ValueError("it is a release document: `dpgap show` reads it")
+    if content.startswith(b"dataset,number,"):
+        raise ValueError("only the JSON export can be verified, not the CSV")
     return content.decode(errors="replace")  # an export is ASCII; other bytes mean damage
 
 
 @ledger_app.add
 def migrate(ledger: URL) -> None:
     """Convert an older ledger to the third layout, for good; heads noted earlier stay valid."""
-    migrated = _opened(ledger).migrate()
-    if not migrated:
-        typer.echo("The ledger has the third layout already.")
-    for name in migrated:
-        typer.echo(printable(f"data set {name!r} has the third layout now"))
+    said = [f"data set {name!r} has the third layout now" for name in _opened(ledger).migrate()]
+    typer.echo("\n".join(map(printable, said)) or "The ledger has the third layout already.")
 
 
 @partial(ledger_app.add, needed="reason", name="raise")
@@ -289,9 +296,8 @@ def bind(
 ) -> None:
     """State which table a budget is for. This replaces what was stated before."""
     said, held = facts.stated(), _opened(act.ledger).account(act.dataset).facts or {}
-    left_out = [name for name in ("table", "unit", "neighbours") if said[name] is None]
-    usual = (None, "add-or-remove")
-    lost = ", ".join(f"--{it} {held[it]}" for it in left_out if held.get(it) not in usual)
+    left_out = (it for it in ("table", "unit", "neighbours") if said[it] is None and held.get(it))
+    lost = ", ".join(f"--{it} {held[it]}" for it in left_out if held[it] != "add-or-remove")
     if lost and not unbind:
         raise ValueError(f"the budget is for {lost}: state it again, or drop it with --unbind")
     act.tell(act.steward.bind(**said, reason=act.reason))
@@ -319,8 +325,7 @@ def renew(
     if off == (every is not None) or every not in (None, "day", "week", "month"):
         raise ValueError("state either --every day, week or month, with --epsilon; or --off alone")
     act = Act(ledger, name or dataset or "", reason, json)
-    often = every or "never"
-    act.tell(act.steward.renew(every=often, epsilon=epsilon, carry=carry, reason=reason))
+    act.tell(act.steward.renew(every=every or "never", epsilon=epsilon, carry=carry, reason=reason))
 
 
 @partial(ledger_app.add, needed="reason")
@@ -336,11 +341,16 @@ def write_off(
         raise ValueError("state which reservations to write off: either --entry or --before")
     steward = Act(ledger, dataset).steward
     numbers = entry or [stale.number for stale in steward.stale(before)]
+    if before is not None and before > str(datetime.now(UTC).date()):
+        raise ValueError("before must not be later than today: a day ends at 00:00 UTC")
     for number in numbers:
         written = steward.write_off(number, reason=reason)
         typer.echo(f"reservation {number} is written off: {written.charge} counts as spent")
     if not numbers:
-        typer.echo("There is no such reservation.")
+        left = [
+            f"entry {it.number} ({it.person}, {it.at[:10]}, {it.charge})" for it in steward.stale()
+        ]
+        typer.echo(printable(f"None was made before {before}. Open: {', '.join(left) or 'none'}."))
 
 
 @ledger_app.add
@@ -389,7 +399,7 @@ def page(ledger: URL, written: Written, title: PageTitle = None) -> None:
 
     store, (days, when) = _opened(ledger), written.days()
     outlines = [store.outline(name, **days) for name in store.datasets()]
-    written.write(ledger_page(outlines, when, title), ledger)
+    written.write(ledger_page(outlines, when, title, **days), ledger)
 
 
 def _summary(book: "list[Entry]", now: "Entry") -> dict[str, Any]:
@@ -418,10 +428,9 @@ def _purpose_and_people(store: "Ledger", last: "Entry") -> tuple[list[str], list
     """What the budget is for; and one line for each person: spent, and allowance."""
     from dpgap.budget.entries import Balance
 
-    facts, purpose, people = store.account(last.dataset).facts, [], []
-    if facts is not None:
-        names = [name for name in ("table", "unit", "neighbours") if facts.get(name)]
-        purpose.append(f"for        {', '.join(f'{name} {facts[name]}' for name in names)}")
+    facts, people = store.account(last.dataset).facts or {}, []
+    names = [f"{name} {facts[name]}" for name in ("table", "unit", "neighbours") if facts.get(name)]
+    purpose = [f"for        {', '.join(names if facts.get('table') else ['any table', *names])}"]
     if others := store.beside(last.dataset):
         purpose.append(f"beside     {', '.join(others)}   (for the same table: their ε add up)")
     for mine in store.people(last.dataset):  # also those who spent nothing
@@ -439,16 +448,18 @@ def _words(
 
     purpose, people = ([], []) if store is None else _purpose_and_people(store, now)
     renewal, earlier = now.renewal, book[0].number
-    left, total = now.left.delta, now.granted.delta
+    left, total, remaining = now.left.delta, now.granted.delta, readable_down(now.remaining)
+    begun = f"a new period began: its first charge adds {now.charge.at_least}, counted here already"
     lines = [
         f"data set   {now.dataset}{'   (closed)' if now.closed else ''}",
         *purpose,
         f"total      {readable_down(now.total)}",
         f"spent      {readable_up(now.spent)}",
         f"reserved   {readable_up(now.reserved)}   (under way or interrupted; counts as spent)",
-        f"remaining  {readable_down(now.remaining)}",
+        f"remaining  {f'0   (closed; {remaining} was not used)' if now.closed else remaining}",
         *([f"δ left     {readable_down(left)} of {readable_down(total)}"] if total else []),
         *([f"renewed    {renewal}; next on {renewal.next}"] if renewal else []),
+        *([f"           {begun}"] if now.hash != book[-1].hash else []),
         f"head       {book[-1].hash}",
         *people,
         "",
@@ -471,7 +482,7 @@ def _line(entry: "Entry", longest: int | None) -> str:
     said = f"{entry.purpose}{since}{reason}".strip()
     if longest is not None and len(said) > longest:
         said = said[: longest - 1] + "…"
-    concerns_another = kind in ("allow", "write-off")  # older entries name only them
-    who = entry.actor or ("" if concerns_another else entry.person) or entry.who
+    asked = "" if kind in ("allow", "write-off") else entry.person  # older entries name no actor
+    who = entry.actor or asked or entry.who
     at = (entry.at[:16] if longest else entry.at[:19]).replace("T", " ")
     return f"{entry.number:>5}  {at}  {who}  {kind}{ended}{concerned}{amount}  {said}".rstrip()

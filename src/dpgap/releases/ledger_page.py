@@ -5,13 +5,14 @@ of different data sets adds up only for people who are in both, so no sum over d
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpgap.budget.account import NOTHING, Amount
 from dpgap.budget.requests import is_one_table
+from dpgap.exact.parameters import readable_down, readable_up
 from dpgap.releases.page import heading, rendered
 
 if TYPE_CHECKING:
@@ -32,20 +33,22 @@ class Part(NamedTuple):
     note: str
     person: str = ""
 
-    def share(self, value: Fraction) -> float:
-        """The length of a part of the bar, in per cent."""
-        whole = max(self.limit, self.before + self.spent + self.held) or Fraction(1)
-        return round(float(value / whole) * 100, 2)
 
-
-def ledger_page(books: "Iterable[Outline | None]", when: str = "", title: str | None = None) -> str:
-    """The whole page, as HTML. `when` states the days, if it is not about all days."""
+def ledger_page(
+    books: "Iterable[Outline | None]", when: str = "", title: str | None = None, **days: str | None
+) -> str:
+    """The whole page, as HTML. `when` and `days` state the days, if it is not about all days."""
     title = heading(title, f"What was spent {when}".rstrip())
-    return rendered("ledger.html", title=title, **ledger_values(books))
+    return rendered("ledger.html", title=title, when=when, **ledger_values(books, **days))
 
 
-def ledger_values(outlines: "Iterable[Outline | None]") -> dict[str, Any]:
-    """The values for the template; the desk has its own page around it."""
+def ledger_values(
+    outlines: "Iterable[Outline | None]", since: str | None = None, until: str | None = None
+) -> dict[str, Any]:
+    """The values for the template; the desk has its own page around it.
+
+    With `since` and `until`, the first day and the first day after the page's days.
+    """
     books = [book for book in outlines if book is not None]
     settled = (book.settled - (book.earlier.settled if book.earlier else 0) for book in books)
     people = list(_of_people(books))
@@ -56,11 +59,13 @@ def ledger_values(outlines: "Iterable[Outline | None]") -> dict[str, Any]:
         "under way or interrupted": sum(len(book.waiting) for book in books),
     }
     return {
+        "up": readable_up,
+        "down": readable_down,
         "books": books,
         "facts": facts,
         "of_datasets": list(_of_datasets(books)),
         "of_people": people,
-        "over_time": list(map(_over_time, books)),
+        "over_time": [_over_time(book, since, until) for book in books],
     }
 
 
@@ -99,14 +104,12 @@ def _of_people(books: "list[Outline]") -> Iterator[Part]:
         gone_before, held_before = _by_person(book.earlier) if book.earlier else ({}, {})
         for who in sorted(gone, key=lambda it: -gone[it].epsilon):
             own, reserved = allowances.get(who), held.get(who, NOTHING)
-            limit = book.last.total if own is None else own.epsilon
-            note = "" if own is None else "allowance"
+            limit, note = (own.epsilon, "allowance") if own else (book.last.total, "")
             earlier = gone_before.get(who, NOTHING) - held_before.get(who, NOTHING)
             used = gone[who] - reserved - earlier
             if book.earlier is None or {used, reserved} != {NOTHING}:
-                name = f"{who} · {book.last.dataset}"
                 amounts = (earlier.epsilon, used.epsilon, reserved.epsilon, limit)
-                yield Part(name, *amounts, note, who)
+                yield Part(f"{who} · {book.last.dataset}", *amounts, note, who)
 
 
 def _by_person(book: "Outline") -> tuple[dict[str, Amount], dict[str, Amount]]:
@@ -119,14 +122,16 @@ def _by_person(book: "Outline") -> tuple[dict[str, Amount], dict[str, Amount]]:
     return gone, held
 
 
-def _over_time(outline: "Outline") -> dict[str, str]:
+def _over_time(outline: "Outline", since: str | None, until: str | None) -> dict[str, str]:
     """One data set as SVG paths: a line of steps for the total, and one for the spent ε."""
-    before = outline.earlier.last.number if outline.earlier else -1
-    book = [it for it in outline.spread if it.number > before] or [outline.last]
+    before = [outline.earlier.last] if outline.earlier else []
+    book = [it for it in outline.spread if not before or it.number > before[0].number]
+    ends = since or (book or before)[0].at, until or outline.last.at
+    first, last = (datetime.fromisoformat(it).replace(tzinfo=UTC).timestamp() for it in ends)
+    book = before + book
     stamps = (datetime.fromisoformat(entry.at).timestamp() for entry in book)
-    times = list(accumulate(stamps, max))  # a settlement has the time of its charge
-    first, last = min(times), max(times)
-    span = (last - first) or 1.0
+    times = list(accumulate(stamps, max, initial=first))[1:]  # a settlement has its charge's time
+    span = max(times[-1], last) - first or 1.0
     most = max(entry.total for entry in book) or Fraction(1)
 
     def height(value: Fraction) -> float:
@@ -134,10 +139,12 @@ def _over_time(outline: "Outline") -> dict[str, str]:
 
     def steps(values: list[Fraction]) -> str:
         """An SVG path; points that look the same are drawn once."""
-        places = (round((time - first) / span * _WIDE, 1) for time in times)
+        places = [round((time - first) / span * _WIDE, 1) for time in times]
         points = (f"H{x}V{height(value)}" for x, value in zip(places, values, strict=True))
-        return f"M0 {height(values[0])}{''.join(point for point, _ in groupby(points))}H{_WIDE}"
+        line = "".join(point for point, _ in groupby(points))
+        return f"M{places[0]} {height(values[0])}{line}H{_WIDE}"
 
-    gone = [entry.spent + entry.reserved for entry in book]
-    days = {"first": book[0].at[:10], "last": book[-1].at[:10]}
-    return {"total": steps([entry.total for entry in book]), "gone": steps(gone), **days}
+    day = date.fromisoformat(ends[1][:10]) - timedelta(until is not None)
+    days = {"first": ends[0][:10], "last": str(day)}
+    gone = steps([entry.spent + entry.reserved for entry in book])
+    return {"total": steps([entry.total for entry in book]), "gone": gone, **days}

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dpgap._package import how_to_get
-from dpgap.exact.parameters import approximately, exact_text, few_digits, readable
+from dpgap.budget.account import Amount
+from dpgap.exact.parameters import exact_text, few_digits, readable
 from dpgap.printable import printable, visible
 from dpgap.releases.findings import (
     cut_in_words,
@@ -312,8 +313,7 @@ def _lead(release: Release) -> Iterator[str]:
     if question.where is not None:
         words += f"Only these rows count: {visible(question.where)}. "
     spent = f"about {few_digits(release.spent)}" if release.remaining else "all of it"
-    delta = f", δ = {readable(question.delta)}" if question.delta else ""
-    yield f"{words}ε = {readable(release.epsilon)}{delta}, {spent} spent.".replace("= ≈", "≈ ")
+    yield f"{words}{Amount(release.epsilon, question.delta)}, {spent} spent."
 
 
 Guarantee = tuple[list[str], str, dict[str, list[str]]]
@@ -480,7 +480,6 @@ def environment(*packages: str) -> "Environment":
         "epsilon": lru_cache(maxsize=1024)(readable),  # lists have the same ones again and again
         "moment": lambda at: at[:16].replace("T", " "),
         "seen": visible,
-        "short": lambda value: approximately(value, 4),
     }
     return made
 
