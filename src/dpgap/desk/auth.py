@@ -40,7 +40,7 @@ LASTS = 12 * 60 * 60
 """How many seconds a pass is valid."""
 
 _LONGEST = 2000
-_FAULT = "The steward's file has a fault: run `dpgap desk FILE --check`. Until then nobody gets in."
+_FAULT = "The steward's file has a fault: run `dpgap desk FILE --check`. Nobody gets in meanwhile."
 
 
 def new_token() -> str:
