@@ -136,9 +136,9 @@ def test_an_allowance_that_differs_from_the_ledger_is_said_at_the_start(tmp_path
     path.write_text(FILE + people.format("3"))
     ann, bob = _dpgap(str(path), "--check").stderr.splitlines()
     assert ann.startswith(
-        "dpgap: note: datasets.sales.people gives 'ann' ε = 3, but the ledger gives ε = 2"
+        "dpgap: note: datasets.sales gives 'ann' ε = 3, but the ledger gives ε = 2"
     )
-    assert "dpgap ledger allow --dataset sales --person ann --epsilon" in ann
+    assert "dpgap ledger allow --person ann --dataset sales --epsilon" in ann
     assert "gives 'bob' \"all\", but the ledger gives ε = 7" in bob
     started = [sys.executable, "-m", "dpgap", "desk", str(path), "--port", "0"]
     with subprocess.Popen(started, stderr=subprocess.PIPE, encoding="utf-8") as process:

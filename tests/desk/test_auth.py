@@ -75,7 +75,7 @@ def test_nobody_comes_in_while_the_file_cannot_be_read(tmp_path: Path) -> None:
     auth = _auth(path)
     good = path.read_text()
     path.write_text("[desk")
-    with pytest.raises(Refused, match="cannot be read"):
+    with pytest.raises(Refused, match="has a fault: run `dpgap desk FILE --check`"):
         auth.with_token(token_of("ann"))
     path.write_text(good)
     assert auth.with_token(token_of("ann")) is not None

@@ -476,3 +476,13 @@ def test_the_ends_of_a_huge_total_are_rounded_outwards_too():
     low, high = found.interval().tolist()
     assert 1.23456e15 < low < high < 1.23457e15
     assert any("is 1.23456e+15 to 1.23457e+15 (95 %" in each for each in _same_again(found))
+
+
+def test_others_may_be_above_only_if_some_items_were_not_found():
+    sold = polars.DataFrame({"who": range(2_000), "what": ["fig"] * 1_000 + ["pea"] * 1_000})
+    asked: Any = {"unit": "who", "item": "what", "threshold": 100, "k": 2, "epsilon": 1}
+    for domain, is_said in ((["fig", "pea"], False), (["fig", "pea", "oat"], True)):
+        with bits_are(InsecureSeededBits(1)):
+            found = dpgap.above(sold, **asked, domain=domain)
+        assert found.indices.size == 2
+        assert any("may be above" in each for each in _same_again(found)) is is_said

@@ -25,7 +25,7 @@ def desk(
         typer.echo(f'for the file:   key = "{secrets.token_hex(32)}"')
         return
     try:
-        from dpgap.desk.app import check_desk, open_desk, other_allowances, require_hosts, serve
+        from dpgap.desk.app import check_desk, open_desk, other_amounts, require_hosts, serve
         from dpgap.desk.auth import hash_of_token, new_token
         from dpgap.desk.config import FileFaults, read_stewards_file
     except ModuleNotFoundError:
@@ -47,10 +47,10 @@ def desk(
             if exposed := listed.exposed():
                 say_error(f"note: {exposed}: `chmod 600` keeps it to its owner")
             require_hosts(listed, host)
-            for words in other_allowances(listed):
+            missing, texts = check_desk(listed) if check else ([], [])
+            for words in (*other_amounts(listed), *texts):
                 say_error(f"note: {words}")
             if check:
-                missing = check_desk(listed)
                 typer.echo(printable(f"{file}: nothing is wrong"))
                 if missing:
                     typer.echo(printable(f"A start would open the budgets: {', '.join(missing)}"))

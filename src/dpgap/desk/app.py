@@ -5,7 +5,7 @@ import errno
 import logging
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from dpgap.budget.requests import refuse_contradiction, refuse_look_alike, state
 from dpgap.budget.store import Store
 from dpgap.desk import api, pages
 from dpgap.desk.auth import Auth
-from dpgap.desk.config import Allowance, FileFaults, ListedData, StewardsFile
+from dpgap.desk.config import FileFaults, ListedData, StewardsFile
 from dpgap.desk.counts import TopicCounts
 from dpgap.desk.middleware import (
     NOT_THERE,
@@ -42,6 +42,7 @@ from dpgap.desk.middleware import (
 from dpgap.desk.pages import browser_visitor, few_at_once, shown
 from dpgap.desk.queue import Asking, Desk
 from dpgap.desk.spool import Spool, require_spool
+from dpgap.exact.parameters import readable_down
 
 # --------------------------------------------------------------------------------------------------
 # Budgets and allowances that the steward's file states, and that the ledger does not have yet.
@@ -89,28 +90,42 @@ def open_budgets(file: StewardsFile, ledger: Ledger, missing: Missing) -> None:
         except ValueError:
             if name not in ledger.datasets():  # another desk may have been quicker
                 raise
-    for data, person, share, held in _allowances(file, ledger):
-        if share is not None and held is None:
-            steward = ledger.steward(data.budget)
-            steward.allow(person, share.epsilon, delta=share.delta, reason=_REASON)
+    for data in file.datasets.values():
+        steward, held = ledger.steward(data.budget), _allowances(ledger, data)
+        for person, share in data.people.items():
+            if share is not None and held.get(person) is None:
+                steward.allow(person, share.epsilon, delta=share.delta, reason=_REASON)
 
 
-def other_allowances(file: StewardsFile) -> list[str]:
-    """Warnings about allowances that differ in the ledger and the file, and what to do."""
-    found = []
-    for data, person, share, held in _allowances(file, Ledger(file.ledger)):
-        if held is None:  # a start writes what the file says
-            continue
-        delta = held.delta if share is None or share.delta is None else share.delta
-        stated = None if share is None else Amount(share.epsilon, delta).down()
-        if stated != held:
-            says = stated.at_least if stated else '"all"'
+def other_amounts(file: StewardsFile) -> list[str]:
+    """Notes about amounts that differ in the ledger and the file, or are more than the total."""
+    ledger, found = Ledger(file.ledger), []
+
+    def differ(data: ListedData, whom: str, said: Amount | None, held: Amount, act: str) -> None:
+        if said != held:
+            words = said.at_least if said else '"all"'
             found.append(
-                f"datasets.{data.name}.people gives {person!r} {says}, but the ledger gives "
-                f"{held.at_least}. The ledger decides: the file is only read for people who have "
-                "no allowance there. Change it with `dpgap ledger allow "
-                f"--dataset {data.budget} --person {person} --epsilon …`, or change the file"
+                f"datasets.{data.name} gives {whom} {words}, but the ledger gives {held.at_least}. "
+                f"The ledger decides. Change it with `dpgap ledger {act} --dataset {data.budget} "
+                "--epsilon …`, or change the file"
             )
+
+    for data in file.datasets.values():
+        total, allowed = data.epsilon, {}
+        if data.budget in _known(file, ledger):
+            last, allowed = ledger.account(data.budget).balance, _allowances(ledger, data)
+            total = last.total
+            if data.epsilon and not last.period:  # a renewal changes the total
+                said = Amount(data.epsilon, data.delta).down()
+                differ(data, "a total of", said, last.granted, "raise` or `dpgap ledger lower")
+        for person, share in data.people.items():
+            if held := allowed.get(person):  # else a start writes what the file says
+                delta = held.delta if share is None or share.delta is None else share.delta
+                mine = None if share is None else Amount(share.epsilon, delta).down()
+                differ(data, repr(person), mine, held, f"allow --person {person}")
+            if total and (most := held or share) and most.epsilon > total:
+                words = f"{person!r} may spend ε = {readable_down(most.epsilon)} of {data.budget!r}"
+                found.append(f"{words}, more than its total, ε = {readable_down(total)}")
     return found
 
 
@@ -118,15 +133,9 @@ def _known(file: StewardsFile, ledger: Ledger) -> list[str]:
     return ledger.datasets() if Store(file.ledger).is_there() else []
 
 
-def _allowances(
-    file: StewardsFile, ledger: Ledger
-) -> Iterator[tuple[ListedData, str, Allowance | None, Amount | None]]:
-    """The allowance of each person in the file, and in the ledger, if there is one."""
-    known = _known(file, ledger)
-    for data in file.datasets.values():
-        for person, share in data.people.items() if data.budget in known else ():
-            mine = ledger.steward(data.budget).balance_of(person).mine
-            yield data, person, share, None if mine is None else mine.allowance
+def _allowances(ledger: Ledger, data: ListedData) -> dict[str, Amount | None]:
+    """The allowances of all people in the ledger."""
+    return {entry.person: entry.allowance for entry in ledger.people(data.budget)}
 
 
 def _facts(data: ListedData, counts: TopicCounts) -> Facts:
@@ -160,10 +169,23 @@ def open_desk(file: StewardsFile) -> Desk:
     return Desk(file, ledger, counts, Auth(file), spool)
 
 
-def check_desk(file: StewardsFile) -> list[str]:
-    """Do all checks of a start, without writing; return the budgets that a start would open."""
+def check_desk(file: StewardsFile) -> tuple[list[str], list[str]]:
+    """Do all checks of a start, without writing.
+
+    Return the budgets that a start would open, and notes about sums of text.
+    """
     require_spool(Path(file.spool))
-    return list(missing_budgets(file, Ledger(file.ledger), TopicCounts(file)))
+    counts = TopicCounts(file)
+    notes = [
+        f"datasets.{data.name} has no decimal, and topic {topic.name!r} adds up text: amounts such "
+        'as 16,48 are numbers only with decimal = ",". If they are as 16.48, state "."'
+        for data in file.datasets.values()
+        for topic in data.topics.values()
+        if data.decimal is None
+        and (origin := counts.slot(data, topic).facts.origin)
+        and origin.sum_of_text
+    ]
+    return list(missing_budgets(file, Ledger(file.ledger), counts)), notes
 
 
 def application(desk: Desk, place: Place) -> Any:
@@ -227,8 +249,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
         visitor = browser_visitor(request)
     except Refused:  # authentication may fail for the same reason as the request
         visitor = None
-    status, words = refused.status, refused.words
-    return shown(request, "refused.html", status=status, visitor=visitor, words=words)
+    return shown(request, "refused.html", status=refused.status, visitor=visitor, refused=refused)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -326,8 +347,7 @@ def place_of(desk: Desk, host: str, port: int) -> Place:
     """The addresses of the desk; refused if other machines may not reach it."""
     require_hosts(desk.file, host)
     hosts = desk.file.hosts
-    label = desk.auth.passes.label()
-    return Place(port, hosts, desk.file.https and bool(hosts), label=label)
+    return Place(port, hosts, desk.file.https and bool(hosts), label=desk.auth.passes.label())
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -397,13 +417,17 @@ def greeting(desk: Desk, place: Place, host: str) -> list[str]:
     scheme = "https" if place.https else "http"
     pages = [f"{scheme}://{name}/" for name in place.page_names]
     shown = f"[{host}]" if ":" in host else host
-    programs = f"http://{shown}:{place.port}/api/v1"
+    here = f"http://{shown}:{place.port}"
     if desk.auth.link is None:
-        lines = [f"The desk is open: {each}" for each in pages]
-        return lines if place.hosts else [*lines, f"Programs on this machine call {programs}"]
+        where = f"Programs on this machine call {here}/api/v1"
+        if place.hosts:
+            proxy = ", behind your TLS proxy (https is true by default)" if place.https else ""
+            where = f"It listens on {here}{proxy}. If people call a port other than "
+            where += f"{443 if place.https else 80}, `hosts` must name it"
+        return [*(f"The desk is open: {each}" for each in pages), where]
     return [
         "The desk is open. This link lets one browser in, once:",
         f"  {pages[0]}enter?link={desk.auth.link}",
-        f"Stewards' forms, and programs at {programs}, send this token until the desk stops:",
+        f"Stewards' forms, and programs at {here}/api/v1, send this token until the desk stops:",
         f"  {desk.auth.local_token}",
     ]

@@ -1,7 +1,8 @@
 """Authentication: by a token, by a session cookie (a *pass*), or by the link that the desk printed.
 
 The desk reads people and their tokens again whenever the steward's file changes. While the file
-cannot be read, nobody can enter: a token that was removed must stop working.
+has a fault, nobody can enter: a token that was removed must stop working. The log says once what is
+wrong.
 
 >>> passes = Passes(b"k" * 32)
 >>> text = passes.issue("ann", "sha256:ab", now=1000)
@@ -23,7 +24,8 @@ from dataclasses import dataclass
 
 from dpgap.budget.requests import system_user
 from dpgap.desk.config import FileFaults, ListedData, Person, StewardsFile, read_stewards_file
-from dpgap.desk.middleware import Refused
+from dpgap.desk.middleware import Refused, log
+from dpgap.printable import printable
 
 # --------------------------------------------------------------------------------------------------
 # Tokens (stored as hashes), signed session cookies, and keys of forms.
@@ -38,6 +40,7 @@ LASTS = 12 * 60 * 60
 """How many seconds a pass is valid."""
 
 _LONGEST = 2000
+_FAULT = "The steward's file has a fault: run `dpgap desk FILE --check`. Nobody gets in meanwhile."
 
 
 def new_token() -> str:
@@ -109,6 +112,8 @@ class Auth:
     def __init__(self, file: StewardsFile) -> None:
         self._file = file
         self._seen: tuple[int, ...] | None = None  # the file may have changed since it was read
+        self._logged: tuple[int, ...] | None = None
+        """The version of the file whose faults were logged last."""
         self._lock = threading.Lock()
         self.passes = Passes(bytes.fromhex(file.key) if file.key else secrets.token_bytes(32))
         self.is_local = not file.has_tokens
@@ -179,8 +184,11 @@ class Auth:
                 self._seen = None
                 try:
                     self._file = read_stewards_file(self._file.path)
-                except (FileFaults, OSError):
-                    words = "The steward's file cannot be read just now."
-                    raise Refused(503, words) from None
+                except (FileFaults, OSError) as error:
+                    folder = f"{self._file.path.parent}/"
+                    if stamp != self._logged:
+                        log.error("%s", printable(str(error).replace(folder, "")))
+                    self._logged = stamp
+                    raise Refused(503, _FAULT) from None
                 self._seen = stamp
             return self._file

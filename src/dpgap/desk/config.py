@@ -4,7 +4,7 @@ It is TOML. Every fault names its line. Relative paths start from the folder of 
 
 >>> text = "[desk]\ntick = 1\n\n[[data.sales.topics]]\nitem = 'product'\n"
 >>> lines = key_lines(text)
->>> lines["desk", "tick"], lines["data", "sales", "topics", "0", "item"]
+>>> lines["desk", "tick"], lines["data", "sales", "topics", "1", "item"]
 (2, 5)
 """
 
@@ -37,7 +37,7 @@ _LINE = re.compile(rf"\s*(?:(\[\[?)\s*{_PATH}\s*\]\]?\s*(?:#.*)?$|{_PATH}\s*=)")
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """The line of every table and key, by its path; an entry of an array has its number.
+    """The line of every table and key, by its path; an entry of an array has its number, from 1.
 
     A key of very many parts raises `RecursionError`: tomllib would take minutes to read it.
     """
@@ -54,7 +54,7 @@ def key_lines(text: str) -> dict[KeyPath, int]:
                 found.setdefault((*table, *parts), line)
                 continue
             if brackets == "[[":
-                entries[parts] = entries.get(parts, -1) + 1
+                entries[parts] = entries.get(parts, 0) + 1
             table = ()
             for end, part in enumerate(parts, start=1):
                 number = entries.get(parts[:end])  # of an array
@@ -263,7 +263,8 @@ class ListedData:
     unit: Annotated[str, _words]
     neighbours: Annotated[str, _keyword("neighbours")] = "add-or-remove"
     encoding: Annotated[str | None, _keyword("encoding")] = None
-    decimal: Annotated[str, _keyword("decimal")] = "."
+    decimal: Annotated[str | None, _keyword("decimal")] = None
+    """The decimal mark of numbers in text; None: not stated."""
     budget: Annotated[str, _spelt] = ""
     """Its name in the ledger."""
     beside: Annotated[str | None, _spelt] = None
@@ -284,7 +285,7 @@ class ListedData:
     @property
     def whose(self) -> dict[str, Any]:
         """The keywords of `dpgap.counts` that hold for all topics."""
-        return {name: getattr(self, name) for name in _OF_A_TABLE}
+        return {it: getattr(self, it) for it in _OF_A_TABLE} | {"decimal": self.decimal or "."}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,7 +345,7 @@ def read_stewards_file(path: str | Path) -> StewardsFile:
     with file.open("rb") as opened:
         found = opened.read(_LARGEST + 1)
     if len(found) > _LARGEST:
-        words = f"is longer than {_LARGEST >> 20} MiB: a long domain belongs in a file of its own"
+        words = f"the file has more than {_LARGEST >> 20} MiB: put a long domain into its own file"
         raise FileFaults(file, [(1, words)])
     line = 1
     try:
@@ -352,14 +353,14 @@ def read_stewards_file(path: str | Path) -> StewardsFile:
         lines = key_lines(text)
         content = tomllib.loads(text, parse_float=Decimal)
     except UnicodeDecodeError:
-        words = "must be text in UTF-8"
+        words = "the file must be text in UTF-8"
     except tomllib.TOMLDecodeError as error:
-        words, where = "is not TOML", re.search(r"line (\d+)", str(error))
+        words, where = "this line is not TOML", re.search(r"line (\d+)", str(error))
         line = int(where[1]) if where else len(text.splitlines())
     except RecursionError:
-        words = "has too many lists or tables within each other"
+        words = "the file has too many lists or tables within each other"
     except ValueError:  # an integer of more digits than Python reads
-        words = "has a number with too many digits"
+        words = "the file has a number with too many digits"
     else:
         return _FileReader(file, lines).read(content)
     raise FileFaults(file, [(line, words)])
@@ -431,7 +432,7 @@ class _FileReader:
             self._fault((*where, "people"), f"names {person!r}, who is not under people")
         tables: Any = data.topics or ()
         topics: dict[str, Topic] = {}
-        for place, each in enumerate(tables):
+        for place, each in enumerate(tables, start=1):
             here = (*where, "topics", str(place))
             topic = self._topic(each, here, data)
             if topics.setdefault(topic.name, topic) is not topic:

@@ -31,8 +31,8 @@ class Slot:
         self._lock = threading.Lock()
         self._answers = answers
         one = next(iter(answers.values())) if isinstance(answers, CountsByGroup) else answers
-        labels = None if one.unknown else one.labels  # a paid answer must have the same labels
-        labels = range(0 if one.unknown else len(one)) if labels is None else labels
+        # A paid answer must have the same labels.
+        labels = () if one.unknown else range(len(one)) if one.labels is None else one.labels
         self.facts = _in_memory(one, labels, np.empty(0, dtype=np.int64))
         """Their public facts; all groups have the same facts."""
         self.empty: PrivateCounts | CountsByGroup = self.facts

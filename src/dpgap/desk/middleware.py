@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dpgap.budget.account import BudgetExhausted, KeyUsed, QuotaExhausted, RefusedRequest
 from dpgap.budget.entries import LedgerError
+from dpgap.budget.store import BUSY_SECONDS
 from dpgap.printable import printable
 
 # --------------------------------------------------------------------------------------------------
@@ -43,6 +44,7 @@ ENTER = 401, "Enter first: with the link that the desk printed, or with your tok
 NOT_THERE = 404, "There is nothing here under this name."
 
 _LEDGER = "The ledger cannot be reached or written just now: nothing is released."
+BUSY = f"The ledger was locked for {BUSY_SECONDS} seconds. Nothing was charged. Ask again later."
 _KEY_USED = "This request key was used for another question: send a new key. Nothing was charged."
 _OTHER_TABLE = (
     "The budget is for another table, unit or columns than the desk has counted: tell your "
@@ -76,7 +78,7 @@ def refusal_of(error: Exception) -> Refused | None:
     if isinstance(error, RefusedRequest):
         return Refused(409, _KEY_USED if isinstance(error, KeyUsed) else _OTHER_TABLE)
     if isinstance(error, LedgerError):
-        return Refused(503, _LEDGER)
+        return Refused(503, BUSY if "is busy with" in str(error) else _LEDGER)
     if isinstance(error, ValueError | TypeError):
         return Refused(422, printable(str(error)))
     return None

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from importlib.resources import files
 from typing import Annotated, Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -23,7 +23,8 @@ from dpgap.desk.auth import LASTS, Visitor
 from dpgap.desk.config import ListedData
 from dpgap.desk.middleware import ENTER, NOT_THERE, Refused, in_our_words
 from dpgap.desk.questions import DEFAULTS, FilledForm, about, text_of
-from dpgap.desk.queue import ACTS, Desk, Page
+from dpgap.desk.queue import Desk, Page
+from dpgap.exact.parameters import readable_down, readable_up
 from dpgap.releases.document import read_archived
 from dpgap.releases.ledger_page import ledger_values
 from dpgap.releases.page import STYLE, environment
@@ -183,11 +184,10 @@ _templates = environment("dpgap.desk")
 
 
 _templates.filters |= {
-    "with_epsilon": lambda query, epsilon: urlencode(  # the same question for another ε
-        {**dict(parse_qsl(query)), "epsilon": text_of(epsilon)}
-    ),
+    "text": text_of,
+    "down": readable_down,
+    "up": readable_up,
     "decimal": lambda value: f"{math.floor(value * 10**12) / 10**12:.12g}",  # rounded down
-    "percent": lambda share: f"{100 * float(share):.2f}%",
     "about": about,
 }
 
@@ -198,13 +198,11 @@ def shown(
     """A page from a template, with the values that every page (of a data set) needs."""
     desk = desk_of(request)
     if at is not None:
-        values |= {"visitor": at.visitor, "data": at.data}
-        values["left"] = desk.balance(at.visitor, at.data)
-    visitor = values["visitor"] if "visitor" in values else browser_visitor(request)
-    values |= {"title_of_desk": desk.file.title, "is_local": desk.auth.is_local}
-    values["visitor"] = visitor
-    values["form_key"] = visitor and desk.auth.passes.form_key(visitor.carried)
-    return HTMLResponse(_templates.get_template(template).render(values), status_code=status)
+        left = desk.balance(at.visitor, at.data)
+        values |= {"visitor": at.visitor, "data": at.data, "left": left}
+    elif "visitor" not in values:
+        values["visitor"] = browser_visitor(request)
+    return HTMLResponse(_templates.get_template(template).render(values, desk=desk), status)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -276,24 +274,16 @@ async def front(request: Request) -> Response:
 
 def _home(request: Request, visitor: Visitor) -> Response:
     """All data sets, and what is left of each."""
-    desk = desk_of(request)
-    listed = [
-        (data, desk.balance(visitor, data), desk.auth.may_ask(visitor, data))
-        for data in desk.datasets(visitor)
-    ]
+    listed = desk_of(request).datasets(visitor)
     return shown(request, "home.html", visitor=visitor, listed=listed)
 
 
 @router.get("/programs")
 def programs(request: Request, visitor: Browser) -> Response:
     """The routes of the JSON interface."""
-    rows = [
-        (method.upper(), path, what["description"])
-        for path, methods in request.app.openapi()["paths"].items()
-        for method, what in methods.items()
-    ]
+    paths = request.app.openapi()["paths"]
     base = f"{'https' if request.app.state.is_https else 'http'}://{request.headers['host']}"
-    return shown(request, "programs.html", visitor=visitor, rows=rows, base=base)
+    return shown(request, "programs.html", visitor=visitor, paths=paths, base=base)
 
 
 @router.get("/data/{name}")
@@ -370,23 +360,18 @@ def _question_page(
             expected = desk.expect(visitor, data, form)
     except Refused as why:
         refused = refused or why
-    fields = said if form is None else {**said, **form.said}
     archived = [] if is_part else desk.archive(data, Page(limit=50))
     return shown(
         request,
         "expect.html" if is_part else "question.html",
         at,
         status=200 if refused is None else refused.status,
-        least=desk.limit(visitor, data, "least_epsilon"),
-        fields=fields,
+        fields=said if form is None else {**said, **form.said},
         topic=data.topics[said["topic"]],
-        question=None if form is None else form.wanted,
+        form=form,
         expected=expected,
-        refused=None if refused is None else refused.words,
+        refused=refused,
         key=secrets.token_hex(16),
-        here=f"/data/{data.name}",
-        again=urlencode(fields),
-        may_ask=desk.auth.may_ask(visitor, data),
         recent=[each for each in archived if each.is_shown][:5],
     )
 
@@ -419,15 +404,13 @@ def overview(request: Request, visitor: AStewardsBrowser) -> Response:
     desk = desk_of(request)
     listed = desk.datasets(visitor)
     books = [desk.ledger.outline(data.budget) for data in listed]
-    values = ledger_values(books)
-    return shown(request, "steward.html", visitor=visitor, listed=listed, **values)
+    return shown(request, "steward.html", visitor=visitor, listed=listed, **ledger_values(books))
 
 
 @stewards_router.get("/steward/{name}")
 def budget(request: Request, at: StewardAtData, page: Paged) -> Response:
     """One budget, with all its forms."""
-    done = request.query_params.get("done", "")
-    return _page(request, at, page, "Done." if done in ACTS else "")
+    return _page(request, at, page)
 
 
 @stewards_router.post("/steward/{name}/{what}")
@@ -441,13 +424,12 @@ async def change(request: Request, at: StewardAtData, what: str) -> Response:
             raise Refused(403, words)
         await request.app.state.asking.act(at.visitor, at.data, what, said)
     except Refused as refused:
-        told = refused.words, refused.status, {what: said}
-        return await run_in_threadpool(_page, request, at, Page(), *told)
+        return await run_in_threadpool(_page, request, at, Page(), refused, {what: said})
     return _to(f"/steward/{at.data.name}?done={what}")
 
 
 def _page(
-    request: Request, at: At, page: Page, words: str, status: int = 200, given: Any = None
+    request: Request, at: At, page: Page, refused: Refused | None = None, given: Any = None
 ) -> Response:
     """The page of a budget. `given` has the fields of a refused form, by its action."""
     desk, _, data = at
@@ -456,9 +438,10 @@ def _page(
         request,
         "budget.html",
         at,
-        status=status,
-        words=words,
+        status=200 if refused is None else refused.status,
+        refused=refused,
         given=given or {},
+        done=request.query_params.get("done", ""),
         check=desk.checks.get(data.budget),
         unsettled=desk.unsettled(data),
         written_off=Steward(desk.ledger, data.budget).written_off(20)[::-1],

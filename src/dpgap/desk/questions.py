@@ -22,12 +22,12 @@ from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
 from dpgap.budget.account import NOTHING, Account, Amount
 from dpgap.data.private_counts import PrivateCounts, errors_without_answers
-from dpgap.exact.parameters import approximately, without_power
+from dpgap.exact.parameters import approximately, rational, without_power
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.pipelines.plan import Expected, Plan, plan
 from dpgap.pipelines.routes import Expectation, HistogramRoute, HybridRoute
 from dpgap.pipelines.tables import answer, pipeline_of
-from dpgap.question import HISTOGRAM, KINDS, METHODS, Question, read_wanted
+from dpgap.question import HISTOGRAM, KINDS, METHODS, Question, one_of, read_wanted
 
 # --------------------------------------------------------------------------------------------------
 # A client's question: a topic and a few checked numbers. No text of a client reaches an engine.
@@ -36,7 +36,7 @@ from dpgap.question import HISTOGRAM, KINDS, METHODS, Question, read_wanted
 _MOST = 1000
 _LONGEST = 40
 """The most digits of numerators and denominators."""
-_NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,40})?(e-[0-9]{1,2})?|[0-9]{1,40}/[0-9]{1,40}")
+_LENGTH = 90
 _SIZES = re.compile(r"[0-9]{1,6}:[0-9]{1,12}(, ?[0-9]{1,6}:[0-9]{1,12}){0,49}")
 
 
@@ -81,17 +81,17 @@ class FilledForm:
     def read(cls, said: Mapping[str, str]) -> "FilledForm":
         """The form with these fields, if all are valid; missing fields get their defaults."""
         text = {name: said.get(name, default) for name, default in DEFAULTS.items()}
-        kind, k, sizes = _one_of("kind", text["kind"], KINDS), text["k"], text["sizes"].strip()
+        kind, k, sizes = one_of("kind", text["kind"], KINDS), text["k"], text["sizes"].strip()
         if not (k.isascii() and k.isdigit() and len(k) <= 4 and 1 <= int(k) <= _MOST):
             raise ValueError(f"k must be a whole number from 1 to {_MOST}")
         text["delta"] = text["delta"] or "0"
         exact = {name: number_in(text, name) for name in ("threshold", "epsilon", "delta")}
         if not 0 < exact["epsilon"] <= _MOST:
             raise ValueError(f"epsilon must be more than 0, and at most {_MOST}")
-        fresh = _one_of("fresh", text["fresh"], ("", "yes"))
+        fresh = one_of("fresh", text["fresh"], ("", "yes"))
         if sizes and not _SIZES.fullmatch(sizes):
             raise ValueError("sizes must be ranks and counts such as 1:9000, 10:2000")
-        method = _one_of("method", text["method"], (*METHODS, HISTOGRAM))
+        method = one_of("method", text["method"], (*METHODS, HISTOGRAM))
         stated: dict[str, Any] = {"epsilon": exact["epsilon"]}
         if kind in ("top-k", "above"):
             stated |= {"k": int(k), "delta": exact["delta"], "method": method}
@@ -134,21 +134,9 @@ def _is_long(value: Fraction) -> bool:
 def number_in(said: Mapping[str, str], name: str) -> Fraction:
     """The exact number in a field; an error if there is none."""
     text = without_power(said.get(name, "").strip())
-    try:
-        value = Fraction(text) if _NUMBER.fullmatch(text) else None
-    except ZeroDivisionError:
-        value = None
-    if value is None or _is_long(value):
-        words = f"{name} must be a number such as 0.5, 2/3 or 1e-9, of at most {_LONGEST} digits"
-        raise ValueError(words)
+    if len(text) > _LENGTH or (value := rational(name, text)) < 0 or _is_long(value):
+        raise ValueError(f"{name} must be a number from 0 up, of at most {_LONGEST} digits")
     return value
-
-
-def _one_of(name: str, text: str, known: tuple[str, ...]) -> str:
-    if text not in known:
-        words = ", ".join(each for each in known if each)
-        raise ValueError(f"{name} must be one of: {words}")
-    return text
 
 
 # --------------------------------------------------------------------------------------------------
@@ -243,7 +231,8 @@ def _plan(asked: Question, facts: PrivateCounts, **sizes: Any) -> Plan:
 
 def _words(asked: Question, stated: str, facts: PrivateCounts, noise: float) -> list[str]:
     """Sentences: the lead that gives a certificate, and the precision with the stated sizes."""
-    if asked.kind != "top-k" or not noise:
+    has_loser = facts.unknown or (asked.k or 1) < len(facts)
+    if asked.kind != "top-k" or not (noise and has_loser):
         return []
     lead = about(float(f"{noise * math.log(1 / _LEVEL):.2g}"))
     certified = f"Winners that lead the best loser by about {lead} or more get a certificate"

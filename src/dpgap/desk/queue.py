@@ -26,18 +26,12 @@ from dpgap.budget.entries import Balance, Entry, LedgerError, hash_of
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerReservation
 from dpgap.budget.requests import ChargedRequest, Quota
 from dpgap.budget.steward import Steward
+from dpgap.budget.store import BUSY_SECONDS
 from dpgap.desk.auth import Auth, Visitor
 from dpgap.desk.config import ListedData, StewardsFile
 from dpgap.desk.counts import Slot, TopicCounts
-from dpgap.desk.middleware import NOT_THERE, Refused, in_our_words, log, note_error
-from dpgap.desk.questions import (
-    FilledForm,
-    Prospects,
-    ask,
-    number_in,
-    prospects,
-    text_of,
-)
+from dpgap.desk.middleware import BUSY, NOT_THERE, Refused, in_our_words, log, note_error
+from dpgap.desk.questions import FilledForm, Prospects, ask, number_in, prospects, text_of
 from dpgap.desk.spool import Folder, Pending, Reserved, Reserving, Slip, Spool, SpoolError, name_of
 from dpgap.releases.document import handed_out
 
@@ -336,7 +330,7 @@ class Desk:
             return LEFT_NO_ANSWER if pending.document is None else ANSWER_WAITS
         if (entry.dataset, entry.key or "") in list(self.under_way.values()):
             return UNDER_WAY
-        return ANSWER_WAITS if folder.has(name_of(entry)) else LEFT_NO_ANSWER
+        return ANSWER_WAITS if name_of(entry) in folder.names() else LEFT_NO_ANSWER
 
     def look(self, budget: str, receipt: Receipt) -> Receipt:
         """The receipt with the current state."""
@@ -426,7 +420,8 @@ AT_ONCE = 8
 """How many questions are worked on at a time."""
 _WAITING = 200
 _OF_ONE = 8
-_SECONDS = 60
+_SECONDS = 2 * BUSY_SECONDS + 5
+"""The most seconds that a client waits: for its turn, for the ledger, and for the drawing."""
 _PATIENCE = 5
 """The most seconds that a request waits for a late answer, but at least some ticks."""
 
@@ -502,8 +497,14 @@ class Asking:
         """The receipt of a question. If the ledger cannot be written, the answer is queued."""
         desk, run = self._desk, asyncio.get_running_loop().run_in_executor
         clock = desk.release_clock
+
+        def charge() -> Pending | Receipt:
+            if clock.clock() > begun + BUSY_SECONDS:  # a client that is gone must not be charged
+                raise Refused(503, BUSY)
+            return desk.charge(visitor, data, form, key)
+
         try:
-            charged = await run(self._ledger, desk.charge, visitor, data, form, key)
+            charged = await run(self._ledger, charge)
             if isinstance(charged, Pending):
                 await run(self._drawing, charged.draw)
         finally:

@@ -155,10 +155,6 @@ class Folder:
         """The names of all files that belong to reservations."""
         return [name for name in os.listdir(self._path) if _NAME.fullmatch(name)]
 
-    def has(self, name: str) -> bool:
-        """Whether there is a file of this name."""
-        return (self._path / name).exists()
-
     def read(self, name: str) -> Answer | None:
         """The answer that a file holds; None if it holds none that is whole, or is not there."""
         try:

@@ -73,8 +73,9 @@ def _cut(release: Release) -> Iterator[str]:
         yield f"Each {column_name(question.unit)} {', and '.join(limits)}, so {off}."
     yield from attempted("dates", (), lambda: tuple(question.forms_of_dates()))
     answers = release.answers if isinstance(release, ReleasesByGroup) else [release]
-    found = [it for it in answers if isinstance(it, TableRelease) and it.indices.size]
-    if question.threshold is not None and any(it.route is None for it in found):
+    found = [it for it in answers if isinstance(it, TableRelease) and it.route is None]
+    has_others = any(it.indices.size not in (0, question.items) for it in found)
+    if question.threshold is not None and has_others:
         yield (
             "Items were asked in a random order while the budget lasted. Others, even larger ones, "
             f"may be above {separated(question.threshold)}, too."
