@@ -563,13 +563,12 @@ def test_the_axis_of_a_page_is_the_asked_period(clock: Clock) -> None:
 
 
 def test_a_budget_without_a_table_says_so() -> None:
-    words = ["ledger", "create", *BUDGET, "--epsilon", "1", "--unit", "who"]
-    assert CliRunner().invoke(app, words).stderr == (
-        "dpgap: note: this budget is bound to no table, so it pays for any table: use --table\n"
-    )
-    assert "for        any table, unit who\n" in _run("ledger", "show", *BUDGET)
-    bound = ["ledger", "create", *BUDGET[:2], "--dataset", "b", "--table", "sold.csv"]
-    assert CliRunner().invoke(app, [*bound, "--epsilon", "1"]).stderr == ""
+    _run("ledger", "create", *BUDGET, "--epsilon", "1", "--unit", "who")
+    said = _run("ledger", "show", *BUDGET)
+    assert "for        any table (--table binds it to one), unit who\n" in said
+    bound = (*BUDGET[:2], "--dataset", "b")
+    _run("ledger", "create", *bound, "--table", "sold.csv", "--epsilon", "1")
+    assert "any table" not in _run("ledger", "show", *bound)
 
 
 def test_what_a_closed_budget_did_not_use_does_not_remain() -> None:

@@ -164,7 +164,7 @@ BROKEN = {
     "dpgap.releases.release._shown": "rows",
     "dpgap.releases.document.rows_of": "items",
     "dpgap.releases.page.Scale.of": "picture",
-    "dpgap.releases.page.readable": "lead",
+    "dpgap.releases.page.Amount": "lead",
     "dpgap.releases.page._reading": "reading",
     "dpgap.releases.page.exact_text": "making",
 }

@@ -166,8 +166,6 @@ def create(act: Act, epsilon: Total, facts: Facts, delta: Delta = None) -> None:
     """Open a budget for a data set that has none yet, and state the table that it is for."""
     said = facts.stated() | {"delta": delta or 0, "reason": act.reason}
     act.tell(_opened(act.ledger).create(act.dataset, epsilon, **said).balance)
-    if facts.table is None:
-        say_error("note: this budget is bound to no table, so it pays for any table: use --table")
 
 
 @ledger_app.add
@@ -430,7 +428,9 @@ def _purpose_and_people(store: "Ledger", last: "Entry") -> tuple[list[str], list
 
     facts, people = store.account(last.dataset).facts or {}, []
     names = [f"{name} {facts[name]}" for name in ("table", "unit", "neighbours") if facts.get(name)]
-    purpose = [f"for        {', '.join(names if facts.get('table') else ['any table', *names])}"]
+    purpose = [
+        f"for        {', '.join(names if facts.get('table') else ['any table (--table binds it to one)', *names])}"
+    ]
     if others := store.beside(last.dataset):
         purpose.append(f"beside     {', '.join(others)}   (for the same table: their ε add up)")
     for mine in store.people(last.dataset):  # also those who spent nothing
