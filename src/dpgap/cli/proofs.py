@@ -266,7 +266,7 @@ def prove(
             raise ImportError(f"proofs need {prover}: {how_to_get('proof')}")
     if is_address(name, claimed) and name is not None:
         if smt is not None:
-            raise UsageError("--smt is for mechanisms of dpgap: yours has no theorems to write")
+            raise UsageError("--smt is for mechanisms of dpgap, not for your own")
         prove_addressed(name, claimed, json)
     from dpgap.proof.cases import cases
 
