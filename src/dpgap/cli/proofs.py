@@ -27,7 +27,7 @@ from typing import Annotated, Any, NamedTuple, NoReturn
 import typer
 
 from dpgap._package import how_to_get
-from dpgap.cli.commands import JSON, UsageError, option, progress
+from dpgap.cli.commands import JSON, UsageError, option, progress, say
 
 # --------------------------------------------------------------------------------------------------
 # `dpgap prove package.module:Mechanism` and `dpgap audit package.module:function`: the user's own.
@@ -295,7 +295,7 @@ def audit(audited: Audited, name: Name = None, json: JSON = False) -> None:
     for row in _collected(_audited, chosen, "Auditing", json):
         rows.append(row)
         if not json:
-            typer.echo(_audit_line(row))
+            say(_audit_line(row))
     notes = [_SOURCES] if all(row["caught"] for row in rows) else [_SOURCES, _NO_PROOF]
     _end(rows, notes, json)
 
