@@ -315,7 +315,7 @@ def _require_hybrid(made: Make) -> None:
             _require_by_extremes(mechanism, sides, given, (*few, _MANY), (few, None))
         parts = [mechanism.spent(r) * k / mechanism.epsilon for r in range(k + 1)]
         if parts != [*range(1, k + 1), k]:
-            raise Violation("budget", "each answer and the threshold must spend one part")
+            raise Violation("budget", "there must be a part for each answer and the threshold")
 
 
 def _numbers(count: int) -> list[tuple[list[Fraction], list[Fraction], list[Fraction]]]:
