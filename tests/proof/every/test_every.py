@@ -314,5 +314,7 @@ def test_a_stream_of_ones_own_that_pays_too_little_is_refuted_and_says_what_to_t
 
 
 def test_what_is_not_written_as_a_step_is_refused_by_name():
+    with pytest.raises(TypeError, match="you passed the class: write NoisyMax"):
+        prove_every(dpgap.NoisyMax)
     with pytest.raises(TypeError, match="mechanism must have a method 'step'"):
         prove_every(dpgap.NoisyMax(1))
