@@ -4,15 +4,18 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 import dpgap
 from dpgap.proof import (
     BadProgram,
     ExponentialNoise,
+    GeometricNoise,
     LaplaceNoise,
     StaircaseNoise,
     Violation,
+    audit,
     check,
     prove,
     replay,
@@ -427,3 +430,71 @@ def test_a_program_may_return_a_named_tuple_of_its_own():
             return [1 if output.above else -1]
 
     assert prove(SaysByName(), n=1).verdict == "PROVED"
+
+
+class ReturnsNothing:
+    """It forgets to return what it computed."""
+
+    epsilon = 1
+
+    def run(self, answers, noise):
+        noise.draw(LaplaceNoise(1))
+
+    def align(self, answers, neighbour, noise, output):
+        return [0]
+
+
+class Returns(ReturnsNothing):
+    """It returns what `what` makes of an answer and its noise."""
+
+    def __init__(self, what, law=None):
+        self.what, self.law = what, law or LaplaceNoise(1)
+
+    def run(self, answers, noise):
+        return self.what(answers[0] + noise.draw(self.law))
+
+    def align(self, answers, neighbour, noise, output):
+        return [answers[0] - neighbour[0]]
+
+
+def test_a_program_that_returns_nothing_is_not_proved():
+    with pytest.raises(BadProgram, match="run returned None on every path: does it return anyth"):
+        prove(ReturnsNothing(), 1)
+    sometimes = Returns(lambda noisy: 1 if noisy > 0 else None)
+    assert prove(sometimes, 1).verdict == "PROVED"
+
+
+@pytest.mark.parametrize(
+    "call", [lambda it: prove(it, 1), lambda it: dpgap.simulate(it, [1]), audit]
+)
+def test_a_class_is_no_mechanism(call):
+    with pytest.raises(TypeError, match=r"you passed the class: write ReturnsNothing\(\)"):
+        call(ReturnsNothing)
+
+
+def test_whole_noise_is_proved_with_ties_and_refused_without():
+    whole = Returns(lambda noisy: noisy, GeometricNoise(Fraction(1)))
+    assert prove(whole, 1, ties=True).verdict == "PROVED"
+    with pytest.raises(BadProgram, match="GeometricNoise can tie: prove it with ties=True"):
+        prove(whole, 1)
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        (lambda noisy: np.argmax([0, 1]), r"returns a NumPy int64: write int\(…\)"),
+        (lambda noisy: noisy + np.random.default_rng().normal(), r"take noise from noise\.draw"),
+        (lambda noisy: object(), "returns a value of type object"),
+    ],
+)
+def test_what_cannot_be_proved_says_what_to_write(what, words):
+    with pytest.raises(BadProgram, match=words):
+        prove(Returns(what), 1)
+
+
+def test_a_law_needs_a_scale_above_0():
+    with pytest.raises(TypeError, match=r"LaplaceNoise needs a scale, as in LaplaceNoise\(2\)"):
+        dpgap.simulate(Returns(lambda noisy: noisy, LaplaceNoise), [1], runs=1)
+    for scale in (0, -1, Fraction(-1, 2), 0.0):
+        with pytest.raises(ValueError, match="scale must be greater than 0"):
+            LaplaceNoise(scale)

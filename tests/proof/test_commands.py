@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -108,7 +109,7 @@ def test_progress_counts_what_is_finished(workers, monkeypatch):
     monkeypatch.setattr(proofs, "workers", lambda: workers)
     finished = []
     monkeypatch.setattr(Progress, "update", lambda *_, advance: finished.append(advance))
-    assert proofs._collected(str, range(9), "Proving", True) == [str(i) for i in range(9)]
+    assert [*proofs._collected(str, range(9), "Proving", True)] == [str(i) for i in range(9)]
     assert finished == [1] * 9
 
 
@@ -206,6 +207,48 @@ class Fails(Sum):
         return 1 / 0
 
 
+class ReturnsNothing(Sum):
+    def run(self, answers, noise):
+        noise.draw(LaplaceNoise(1))
+
+    def align(self, answers, neighbour, noise, output):
+        return [0]
+
+
+class SometimesNothing(ReturnsNothing):
+    def run(self, answers, noise):
+        return 1 if noise.draw(LaplaceNoise(1)) > 0 else None
+
+
+class NoAlign:
+    epsilon = 1
+
+    def run(self, answers, noise):
+        return answers[0] + noise.draw(LaplaceNoise(1))
+
+
+class NoEpsilon(Sum):
+    epsilon = None
+
+
+class AlignsToNothing(Sum):
+    def align(self, answers, neighbour, noise, output):
+        pass
+
+
+class BrokenInit(Sum):
+    def __init__(self):
+        self.scale = undefined_name
+
+
+def returns_nothing(answers):
+    pass
+
+
+def broken(unknown):
+    return Sum(undefined_name)
+
+
 def any_scale(unknown):
     return Sum()
 
@@ -233,7 +276,8 @@ def of_others(tmp_path, monkeypatch):
     """A module of somebody else's in the current directory; returns its name."""
     name = f"mine_{tmp_path.name}"
     (tmp_path / f"{name}.py").write_text(MINE, encoding="utf-8")
-    (tmp_path / f"broken_{name}.py").write_text("1 / 0\n")
+    for kind, text in (("broken", "1 / 0"), ("syntax", "x = 1\ny = = 2"), ("lacks", "import nix")):
+        (tmp_path / f"{kind}_{name}.py").write_text(f"{text}\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
     return name
@@ -289,17 +333,35 @@ def test_what_a_stream_states_itself_is_not_given_beside_it(of_others, option):
 @pytest.mark.parametrize(
     ("command", "address", "code", "words"),
     [
-        ("audit", "no_such_module:f", 2, "there is no module 'no_such_module'"),
-        ("audit", "{mine}.deeper:f", 2, "there is no module '{mine}.deeper'"),
+        (
+            "audit",
+            "no_such_module:f",
+            2,
+            "no_such_module cannot be imported: ModuleNotFoundError: No module named",
+        ),
+        ("audit", "{mine}.deeper:f", 2, "{mine}.deeper cannot be imported: ModuleNotFoundError"),
         ("audit", "{mine}:f", 2, "{mine} has no 'f'"),
         ("audit", "{mine}:refuses", 2, "the function refused all answers that were tried"),
         ("audit", "{mine}:number", 2, "{mine}:number is not callable: it is of type int"),
-        ("prove", "{mine}:Scaled", 2, "{mine}:Scaled needs arguments"),
-        ("prove", "{mine}:leaks", 2, "{mine}:leaks is not a mechanism: name a class or a value"),
+        ("audit", "{mine}:returns_nothing", 2, "function returned None in every call: does it"),
+        ("audit", "{mine}:ReturnsNothing", 2, "run returned None in every call: does it return"),
+        ("prove", "{mine}:ReturnsNothing", 2, "run returned None on every path: does it return"),
+        (
+            "prove",
+            "{mine}:Scaled",
+            2,
+            "{mine}:Scaled needs arguments: add 'own = Scaled(2)' to {mine}.py",
+        ),
+        ("prove", "{mine}:leaks", 2, "{mine}:leaks must make a mechanism from unknown parameters"),
+        ("prove", "{mine}:NoAlign", 2, "{mine}:NoAlign has no method align: name a class"),
+        ("prove", "{mine}:AlignsToNothing", 2, "align must return a list, one shift for each draw"),
+        ("prove", "{mine}.py:Sum", 2, "write {mine}:Sum"),
+        ("prove", ":Sum", 2, "write mine:Sum"),
+        ("audit", ":leaks", 2, "write mine:leaks"),
         ("prove", "{mine}:number", 2, "{mine}:number is not a mechanism: name a class"),
         ("prove", "{mine}:counts", 2, "{mine}:counts is not a mechanism: name a class"),
         ("prove", "{mine}:Fails", 2, "run failed: ZeroDivisionError"),
-        ("prove", "broken_{mine}:f", 1, "broken_{mine} cannot be imported: ZeroDivisionError"),
+        ("prove", "broken_{mine}:f", 2, "broken_{mine} cannot be imported: ZeroDivisionError"),
         ("audit", "NoisyMax", 2, "--epsilon is for your own, named as package.module:name. To use"),
     ],
 )
@@ -307,6 +369,74 @@ def test_a_wrong_address_is_refused_in_words(of_others, command, address, code, 
     result = call(command, address.format(mine=of_others), "--epsilon", "1")
     assert result.exit_code == code
     assert result.stderr.lstrip().startswith(f"dpgap: {words.format(mine=of_others)}")
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        (
+            "broken_{mine}:f",
+            "cannot be imported: ZeroDivisionError: division by zero (broken_{mine}.py, line 1)",
+        ),
+        ("syntax_{mine}:f", "SyntaxError: invalid syntax (syntax_{mine}.py, line 2)"),
+        ("lacks_{mine}:f", "ModuleNotFoundError: No module named 'nix' (lacks_{mine}.py, line 1)"),
+        (
+            "{mine}:BrokenInit",
+            "could not be made: NameError: name 'undefined_name' is not defined ({mine}.py, line",
+        ),
+        ("{mine}:broken", "NameError: name 'undefined_name' is not defined ({mine}.py, line"),
+    ],
+)
+def test_an_error_in_a_users_code_is_shown_with_its_place(of_others, address, words):
+    result = call("prove", address.format(mine=of_others))
+    assert result.exit_code == 2
+    assert words.format(mine=of_others) in result.stderr
+
+
+def test_a_program_may_return_nothing_on_some_paths(of_others):
+    assert call("prove", f"{of_others}:SometimesNothing", "-n", "1").exit_code == 0
+
+
+def test_a_name_without_a_colon_is_shown_with_one(of_others):
+    assert "(yours is mine:Max)" in call("prove", "mine.Max").stderr
+
+
+def test_without_epsilon_the_option_is_named(of_others):
+    assert "--epsilon" in call("prove", f"{of_others}:NoEpsilon").stderr
+
+
+@pytest.mark.parametrize(
+    "wrong", [["prove", "{mine}:Sum", "--smt", "here"], ["prove", "NoisyMax", "-n", "3"]]
+)
+def test_an_option_that_would_be_ignored_is_refused(of_others, wrong):
+    result = call(*(each.format(mine=of_others) for each in wrong))
+    assert result.exit_code == 2
+    assert f"{wrong[2]} is for " in result.stderr
+
+
+def test_a_proof_of_ones_own_as_json_has_its_claim_and_its_numbers(of_others):
+    result = call("prove", f"{of_others}:half_the_noise", "-n", "2", "--json")
+    row = json.loads(result.stdout)
+    assert (row["epsilon"], row["neighbours"], row["condition"]) == ("1", "general", "cost")
+    assert len(row["counterexample"]["answers"]) == 2
+
+
+def test_a_proof_says_for_how_many_answers_it_holds_and_what_it_leaves_out(of_others):
+    said = call("prove", f"{of_others}:Sum", "-n", "1").stdout
+    assert "PROVED on 1 path in " in said
+    assert "for 1 answer, every condition holds on every path. Ties have probability 0" in said
+    assert "Ties" not in call("prove", f"{of_others}:Sum", "-n", "1", "--ties").stdout
+
+
+def test_an_audit_prints_each_verdict_when_it_is_ready(monkeypatch):
+    said = []
+    sound = Audit("made up", "shipped", "general", "document", 1.0, 0.4, 2_000, None, 0.1)
+    monkeypatch.setattr("dpgap.proof.cases.audits", lambda: [(name, None) for name in "abc"])
+    monkeypatch.setattr(proofs, "workers", lambda: 1)
+    row = {**asdict(sound), "caught": False}
+    monkeypatch.setattr(proofs, "_audited", lambda number: said.append(number) or row)
+    monkeypatch.setattr(proofs, "_audit_line", lambda row: f"after {len(said)}")
+    assert call("audit").stdout.splitlines()[:3] == ["after 1", "after 2", "after 3"]
 
 
 @pytest.mark.parametrize("given", [["audit", "--samples", "5000"], ["prove", "-n", "2"]])

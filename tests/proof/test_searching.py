@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import count
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -22,10 +23,21 @@ from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.proof import BadProgram, audit
 from dpgap.proof.auditing.calling import Calls, decision_levels, pairs
-from dpgap.proof.auditing.outputs import AMBIGUOUS, Codes, Outputs, leaves, lowest_bit, parts_of
+from dpgap.proof.auditing.outputs import (
+    AMBIGUOUS,
+    Codes,
+    Outputs,
+    Part,
+    leaves,
+    lowest_bit,
+    parts_of,
+)
 from dpgap.proof.auditing.searching import (
+    AT_LEAST,
+    AT_MOST,
     IS,
     Clause,
+    OutputEvent,
     lower_bound,
     p_value,
     upper_chance,
@@ -576,7 +588,7 @@ def test_a_claim_beyond_all_counts_is_not_rejected(epsilon):
 
 
 def test_things_that_equal_none_but_themselves_are_refused():
-    with pytest.raises(TypeError, match="holds a object, which cannot be compared"):
+    with pytest.raises(TypeError, match="a value of type object, which cannot be compared"):
         Codes().code(object())
 
 
@@ -858,3 +870,29 @@ def test_neighbours_may_be_off_by_the_rounding_of_floats(end):
         audit(lambda answers: 0, neighbours=[([0.2], [0.3001])], **claims)
     with pytest.raises(ValueError, match="must be as near as sensitivity 1"):
         audit(lambda answers: 0, epsilon=1, neighbours=[([10**9], [10**9 + 2])])
+
+
+def test_an_event_names_only_the_closest_limits_of_a_value():
+    part = Part("output", lambda side: side.numbers["output"])
+    limits = ((AT_LEAST, 1.06), (AT_MOST, 4.0), (AT_LEAST, 2.77))
+    event = OutputEvent(tuple(Clause(part, *each) for each in limits))
+    assert event.in_words(Codes()) == "output ≥ 2.77 and output ≤ 4"
+
+
+@pytest.mark.parametrize("function", [lambda answers: None, SimpleNamespace(run=lambda *_: None)])
+def test_a_function_that_returns_nothing_is_not_audited(function):
+    with pytest.raises(ValueError, match="returned None in every call: does it return anything"):
+        audit(function, epsilon=1, samples=2_000)
+
+
+def test_a_function_that_only_sometimes_raises_is_audited_though_it_returns_nothing():
+    def leaks(answers):
+        if answers[0] > 0:
+            raise RuntimeError("above")
+
+    assert audit(leaks, epsilon=1, samples=2_000).rejected
+
+
+def test_a_reach_is_at_least_1():
+    with pytest.raises(ValueError, match="reach must be at least 1"):
+        audit(lambda answers: 1, epsilon=1, reach=0)

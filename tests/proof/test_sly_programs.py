@@ -574,7 +574,7 @@ class AsksAnOldJudge:
     ("program", "why"),
     [
         (SaysItAtTheEnd(), "returns a value"),
-        (OfNegativeScale(), "scale above 0"),
+        (OfNegativeScale(), "scale must be greater than 0"),
         (lambda unknown: ChoosesItsLaw(unknown("by")), "while it is made"),
         (lambda unknown: ClaimsAnUnknown(unknown("by")), "epsilon is what is claimed"),
         (AsksAnOldJudge(), "another proof"),
@@ -596,7 +596,6 @@ def _draws(law):
 @pytest.mark.parametrize(
     "law",
     [
-        LaplaceNoise(np.float64(-1)),
         LaplaceNoise(np.float32(-1)),
         LaplaceNoise(Decimal(-1)),
         LaplaceNoise(np.float64(np.inf)),
@@ -1022,5 +1021,5 @@ class ReachesOne(Noisy):
 
 def test_a_proof_says_for_which_neighbours_it_holds():
     rising = prove(Noisy(), 1, neighbours="rising")
-    assert str(rising).endswith("for rising neighbours")
-    assert str(prove(ReachesOne(), 2)).endswith("for general (reach 1) neighbours")
+    assert str(rising).count("for rising neighbours: for 1 answer") == 1
+    assert str(prove(ReachesOne(), 2)).count("for general (reach 1) neighbours: ") == 1

@@ -156,3 +156,14 @@ def test_counts_may_be_whole_floats_but_no_fractions(tmp_path):
 def test_a_file_that_is_not_of_the_published_size_is_said_to_be_so(tmp_path):
     (tmp_path / "BMS-POS.dat").write_text("1 2\n2\n")
     assert load("BMS-POS", tmp_path).source == "whole file BMS-POS.dat; not of the published size"
+
+
+def test_one_purchase_per_line_is_not_read_as_transactions(tmp_path):
+    """The raw file of BMS-POS has a transaction, a tab and an item on each line."""
+    for name, opened in (("raw.dat", open), ("raw.dat.gz", gzip.open)):
+        with opened(tmp_path / name, "wt") as file:
+            file.write("1\t7\n1\t9\n2\t7\n")
+        with pytest.raises(ValueError, match="every line has two numbers, like one purchase"):
+            read_counts(tmp_path / name)
+    (tmp_path / "some.dat").write_text("1\t7\n1\t9\n2\t7\t8\n")
+    assert read_counts(tmp_path / "some.dat").records == 3

@@ -280,7 +280,7 @@ def test_the_command_is_ready_for_the_command_line():
 WARNINGS = {
     MADE_UP: "These data are made up. The real ones are public: Kosarak and T40I10D100K at http",
     OWN: "All figures and numbers here show your own data as they are, WITHOUT privacy",
-    "": "Written to",
+    "": "Kosarak: synthetic stand-in",
 }
 
 
@@ -298,7 +298,7 @@ def test_what_must_be_said_of_the_data_is_said_before_all_else(monkeypatch, kosa
     assert warning in pages[0].split("\n\n")[2]
     assert warning in pages[1]
     if not warning:
-        assert as_json_text.stderr == ""
+        assert as_json_text.stderr == f"Kosarak: {kosarak.source}\n"
         assert all(each not in shown for each in WARNINGS if each for shown in pages)
 
 
@@ -306,3 +306,10 @@ def test_a_file_of_ones_own_is_said_to_be_shown_without_privacy(tmp_path, kosara
     (tmp_path / "mine.csv").write_text("item,count\n1,2\n")
     (mine,) = load_all(tmp_path / "mine.csv")
     assert (mine.warning, kosarak.warning) == (OWN, MADE_UP)
+
+
+def test_the_papers_claims_are_no_verdict_on_ones_own_data(tmp_path, kosarak):
+    own = replace(kosarak, name="mine", warning=OWN)
+    for data, is_own in ((own, True), (kosarak, False)):
+        _, claims = reproduce_into(tmp_path, ReproductionPlan([data], (4,), 20, workers=1))
+        assert ({claim.verdict for claim in claims} == {"your data"}) is is_own

@@ -57,7 +57,9 @@ def progress(
 
     console = Console(stderr=True)
     console.quiet = is_quiet or not console.is_interactive
-    with Progress(console=console, transient=True, disable=console.quiet) as bar:
+    # On a terminal, lines are printed above the bar. A file gets them as they are.
+    stdout: Any = {"redirect_stdout": os.isatty(1)}
+    with Progress(console=console, transient=True, disable=console.quiet, **stdout) as bar:
         yield partial(bar.update, bar.add_task(doing, total=total))
 
 
@@ -146,8 +148,9 @@ def _say_usage(error: Any) -> None:
         error.show()
         return
     said = " ".join(error.format_message().split()).removesuffix(".")
+    said = re.sub("^[A-Z](?=[a-z]* )", lambda first: first[0].lower(), said)
     command = "dpgap" if error.ctx is None else error.ctx.command_path
-    say_error(f"{said[:1].lower()}{said[1:]} (see {command} --help)")
+    say_error(f"{_with_options(said, error.ctx and error.ctx.command)} (see {command} --help)")
 
 
 @contextmanager

@@ -4,7 +4,7 @@ A name with a colon, such as `package.module:function`, is a mechanism or functi
 
 Both commands end with one summary line. The exit code is 0 if all results are as expected: the
 mechanisms of dpgap are proved and stay within ε, and mutants are refuted and caught. Otherwise it
-is 1.
+is 1. It is 2 if nothing was judged, because the call or the user's module is wrong.
 """
 
 import importlib.util
@@ -12,9 +12,10 @@ import inspect
 import json
 import os
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from fractions import Fraction
 from functools import partial
@@ -26,7 +27,7 @@ from typing import Annotated, Any, NamedTuple, NoReturn
 import typer
 
 from dpgap._package import how_to_get
-from dpgap.cli.commands import JSON, UsageError, option, progress
+from dpgap.cli.commands import JSON, UsageError, option, progress, say
 
 # --------------------------------------------------------------------------------------------------
 # `dpgap prove package.module:Mechanism` and `dpgap audit package.module:function`: the user's own.
@@ -42,10 +43,13 @@ Sensitivity = Annotated[str | None, "The most that one person can move one answe
 class Claimed(NamedTuple):
     """Options of a proof of a mechanism that is named by its module."""
 
-    n: Annotated[int, option("For how many answers.", "-n")] = 3
+    n: Annotated[
+        int | None,
+        option("Answers: 3 unless said. Paths multiply with each; 100,000 are the limit.", "-n"),
+    ] = None
     epsilon: Epsilon = None
     sensitivity: Sensitivity = None
-    ties: Annotated[bool, "Noise is on a grid: ties count."] = False
+    ties: Annotated[bool, "Ties count: for noise on a grid. Shifts must be whole steps."] = False
 
 
 class Audited(NamedTuple):
@@ -85,9 +89,11 @@ def is_address(name: str | None, options: NamedTuple) -> bool:
 def prove_addressed(address: str, claimed: Claimed, as_json: bool) -> None:
     """Prove or refute the mechanism at an address."""
     from dpgap.proof import BadProgram, Stepwise, prove, prove_every
+    from dpgap.proof.checker.proving import stated
 
     mechanism = _made(address)
-    _require_mechanism(address, mechanism)
+    sample = _sample(address, mechanism)
+    claimed = claimed._replace(n=3 if claimed.n is None else claimed.n)
     given = [name for name in ("epsilon", "sensitivity") if getattr(claimed, name) is not None]
     if isinstance(mechanism, Stepwise) and given:
         raise UsageError(f"--{given[0]} is not for a Stepwise: {address} states its own")
@@ -97,42 +103,46 @@ def prove_addressed(address: str, claimed: Claimed, as_json: bool) -> None:
                 proof, many = prove_every(mechanism, ties=claimed.ties), "every n"
             else:
                 proof, many = prove(mechanism, **claimed._asdict()), f"n = {claimed.n}"
+            epsilon = stated(sample, "epsilon", claimed.epsilon)
         except (BadProgram, TypeError, ValueError) as error:  # nothing was proved
             raise UsageError(str(error)) from None
-    summary = {"address": address, "n": many, "verdict": proof.verdict, "reason": proof.reason}
-    typer.echo(json.dumps(summary) if as_json else f"{proof}\n{address}: {proof.verdict}, {many}")
+    row = json.dumps(
+        {"address": address, "n": many, "epsilon": epsilon} | _of_proof(proof), default=str
+    )
+    typer.echo(row if as_json else f"{proof}\n{address}: {proof.verdict}, {many}")
     raise typer.Exit(int(proof.verdict == "REFUTED"))
 
 
-def _require_mechanism(address: str, thing: Any) -> None:
-    """Refuse what cannot be proved; a function may make a mechanism from unknown parameters."""
+def _sample(address: str, thing: Any) -> Any:
+    """The mechanism, or one of its family: a function may make it from unknown parameters."""
     if callable(thing) and not hasattr(thing, "run"):
-        with suppress(Exception):
+        maker = f"{address} must make a mechanism from unknown parameters, or use 'dpgap audit'"
+        with _users_errors(maker):
             thing = thing(lambda name: Fraction(1))
-    if not all(callable(getattr(thing, name, None)) for name in ("run", "align")):
+    missing = [name for name in ("run", "align") if not callable(getattr(thing, name, None))]
+    if missing:
+        what = "is not a mechanism" if "run" in missing else "has no method align"
         raise UsageError(
-            f"{address} is not a mechanism: name a class or a value that has run(answers, noise), "
-            "align(answers, neighbour, noise, output) and epsilon, as in 'dpgap prove "
-            "package.module:MyMechanism -n 3'; for a plain function there is 'dpgap audit'"
+            f"{address} {what}: name a class or a value with run(answers, noise), align(answers, "
+            "neighbour, noise, output) and epsilon; for a plain function there is 'dpgap audit'"
         )
+    return thing
 
 
 def audit_addressed(address: str, audited: Audited, as_json: bool) -> None:
     """Audit the function at an address."""
-    from dpgap.proof import audit
+    from dpgap.proof import BadProgram, audit
 
     function = _at(address)
     if isinstance(function, type) or hasattr(function, "run"):
         function = _made(address)
     elif not callable(function):
         raise UsageError(f"{address} is not callable: it is of type {type(function).__name__}")
-    if audited.epsilon is None and not hasattr(getattr(function, "__self__", function), "epsilon"):
-        raise UsageError("--epsilon must be given: the ε that the function claims")
     given: dict[str, Any] = audited._asdict() | {"monotonic": audited.monotonic or None}
     with progress("Auditing", audited.samples, is_quiet=as_json) as update:
         try:
             result = audit(function, **given, progress=lambda done: update(completed=done))
-        except (TypeError, ValueError) as error:  # nothing was audited
+        except (BadProgram, TypeError, ValueError) as error:  # nothing was audited
             raise UsageError(str(error)) from None
     if as_json:
         found = asdict(result) | {"address": address, "rejected": result.rejected}
@@ -145,16 +155,13 @@ def audit_addressed(address: str, audited: Audited, as_json: bool) -> None:
 def _at(address: str) -> Any:
     """The object at an address such as package.module:name."""
     module_name, _, path = address.partition(":")
+    if not module_name or module_name.endswith(".py"):
+        named = module_name.removesuffix(".py") or "mine"
+        raise UsageError(f"write {named}:{path or 'Name'}, for a name in the file {named}.py")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
-    try:
+    with _users_errors(f"{module_name} cannot be imported"):
         module = import_module(module_name)
-    except Exception as error:
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        if missing is not None and f"{module_name}.".startswith(f"{missing}."):
-            raise UsageError(f"there is no module {missing!r}") from None
-        why = type(error).__name__ if missing is None else f"there is no module {missing!r}"
-        raise ImportError(f"{module_name} cannot be imported: {why}") from None
     try:
         return attrgetter(path)(module)
     except AttributeError:
@@ -164,19 +171,33 @@ def _at(address: str) -> Any:
 def _made(address: str) -> Any:
     """The mechanism at an address. A class, or a function without parameters, is called."""
     thing = _at(address)
-    is_maker = isinstance(thing, type) or (inspect.isfunction(thing) and not _parameters(thing))
-    if not is_maker:
+    if not (isinstance(thing, type) or inspect.isfunction(thing)):
         return thing
-    if _parameters(thing):
-        raise UsageError(f"{address} needs arguments: name a value, or a function without any")
-    return thing()
+    try:
+        inspect.signature(thing).bind()
+    except TypeError:
+        if not isinstance(thing, type):  # it makes a mechanism from unknown parameters
+            return thing
+        module, _, name = address.partition(":")
+        own = f"add 'own = {name}(2)' to {module}.py, and name {module}:own"
+        raise UsageError(f"{address} needs arguments: {own}") from None
+    with _users_errors(f"{address} could not be made"):
+        return thing()
 
 
-def _parameters(function: Any) -> list[str]:
-    """The parameters that a call must give."""
-    all_of_them = inspect.signature(function).parameters.values()
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [p.name for p in all_of_them if p.default is p.empty and p.kind not in kinds]
+_LIBRARIES = "<", sys.prefix, sys.base_prefix, str(Path(__file__).parents[1])
+
+
+@contextmanager
+def _users_errors(what: str) -> Iterator[None]:
+    """Report an error in the user's code, which is public, and its place in the user's files."""
+    try:
+        yield
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [f for f in frames if not f.filename.startswith(_LIBRARIES)]
+        place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+        raise UsageError(f"{what}: {type(error).__name__}: {error}{place}") from None
 
 
 # --------------------------------------------------------------------------------------------------
@@ -195,20 +216,18 @@ def workers() -> int:
 
 def _collected(
     work: Callable[[int], Row], chosen: Sequence[int], doing: str, as_json: bool
-) -> list[Row]:
+) -> Iterator[Row]:
     """The row of each chosen number, computed on all cores, in the order of the numbers."""
     from concurrent.futures import ProcessPoolExecutor
 
     is_alone = workers() == 1 or len(chosen) == 1
-    rows = []
     with (
         progress(doing, len(chosen), is_quiet=as_json) as update,
         ProcessPoolExecutor(workers()) as pool,
     ):
         for row in map(work, chosen) if is_alone else pool.map(work, chosen):
-            rows.append(row)
             update(advance=1)
-    return rows
+            yield row
 
 
 # --------------------------------------------------------------------------------------------------
@@ -246,20 +265,23 @@ def prove(
         if importlib.util.find_spec(prover) is None:
             raise ImportError(f"proofs need {prover}: {how_to_get('proof')}")
     if is_address(name, claimed) and name is not None:
+        if smt is not None:
+            raise UsageError("--smt is for mechanisms of dpgap, not for your own")
         prove_addressed(name, claimed, json)
     from dpgap.proof.cases import cases
 
     chosen = _chosen(name, [case.name for case in cases()])
     if smt is not None:
         smt.mkdir(parents=True, exist_ok=True)
-    rows = _collected(partial(_proved, smt), chosen, "Proving", json)
-    _end(rows, _proof_lines(rows), json)
+    rows = list(_collected(partial(_proved, smt), chosen, "Proving", json))
+    _end(rows, list(_proof_lines(rows)), json)
 
 
 def audit(audited: Audited, name: Name = None, json: JSON = False) -> None:
     """Search for events that refute the ε of dpgap's mechanisms, and catch the mutants.
 
-    Or audit your own in the same way: `dpgap audit package.module:function --epsilon 1`.
+    This takes a quarter of an hour on two cores; NoisyMax alone takes two minutes. Or audit your
+    own in the same way: `dpgap audit package.module:function --epsilon 1`.
     """
     from dpgap.proof.auditing.searching import require_scipy
 
@@ -269,9 +291,13 @@ def audit(audited: Audited, name: Name = None, json: JSON = False) -> None:
     from dpgap.proof.cases import audits
 
     chosen = _chosen(name, [task for task, _ in audits()])
-    rows = _collected(_audited, chosen, "Auditing", json)
+    rows = []
+    for row in _collected(_audited, chosen, "Auditing", json):
+        rows.append(row)
+        if not json:
+            say(_audit_line(row))
     notes = [_SOURCES] if all(row["caught"] for row in rows) else [_SOURCES, _NO_PROOF]
-    _end(rows, [*map(_audit_line, rows), *notes], json)
+    _end(rows, notes, json)
 
 
 def _end(rows: Sequence[Row], lines: Iterable[str], as_json: bool) -> NoReturn:
@@ -299,12 +325,18 @@ def _proved(smt: Path | None, number: int) -> Row:
             path.write_text(closing.theorem.text, encoding="utf-8")
     return {
         **{name: getattr(case, name) for name in ("name", "kind", "variant", "n", "k")},
-        "verdict": proof.verdict,
+        **_of_proof(proof),
+    }
+
+
+def _of_proof(proof: Any) -> Row:
+    """What every row of a proof has."""
+    said = ("verdict", "condition", "reason", "neighbours", "closed_by")
+    return {
+        **{name: getattr(proof, name) for name in said},
         "seconds": round(proof.seconds, 4),
-        **{name: getattr(proof, name) for name in ("condition", "reason")},
         "counterexample": proof.counterexample and asdict(proof.counterexample),
         "theorems": {each.theorem.name: each.closed_by for each in proof.closings},
-        "closed_by": proof.closed_by,
     }
 
 
@@ -325,7 +357,8 @@ def _chosen(name: str | None, names: Sequence[str]) -> list[int]:
     chosen = exact or [i for i, each_name in enumerate(names) if wanted in each_name.casefold()]
     if not chosen:
         known = "; ".join(dict.fromkeys(names))
-        raise UsageError(f"nothing here is called {name!r}. There are: {known}")
+        hint = f" (yours is {':'.join(str(name).rsplit('.', 1))})" if "." in wanted else ""
+        raise UsageError(f"nothing here is called {name!r}{hint}. There are: {known}")
     return chosen
 
 
@@ -355,7 +388,8 @@ def _proof_lines(rows: Sequence[Row]) -> Iterator[str]:
         first = same[0]
         sizes = ", ".join(f"n={row['n']} k={row['k']}" for row in same)
         if len(same) > 2:
-            sizes = f"n≤{max(row['n'] for row in same)} k≤{max(row['k'] for row in same)}"
+            n, k = (max(row[name] for row in same) for name in ("n", "k"))
+            sizes = f"{len(same)} cases, n≤{n} k≤{k}"
         provers = " ".join(first["closed_by"]) or "z3"
         seconds = f"{sum(row['seconds'] for row in same):.2f} s"
         why = f": {first['reason']}" if first["verdict"] == "REFUTED" else ""

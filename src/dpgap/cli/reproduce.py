@@ -43,8 +43,9 @@ def reproduce(
         require_sound(figures, runs, seed)  # before data is read, which may take a while
         require_matplotlib()
         plan = ReproductionPlan(load_all(data), figures, runs, seed)
-        for warning in warnings_about(plan.datasets):
-            typer.echo(warning, err=json)
+        read = [f"{each.name}: {each.source}" for each in plan.datasets]
+        for line in [*warnings_about(plan.datasets), *read]:
+            typer.echo(line, err=json)
         with progress("Simulating", is_quiet=json) as update:
             results, claims = reproduce_into(
                 out, plan, lambda done, total: update(completed=done, total=total)
@@ -55,7 +56,7 @@ def reproduce(
         typer.echo(as_json(results), nl=False)
         return
     for claim in claims:
-        typer.echo(f"{claim.statement}\n  {claim.verdict}: {claim.measured}")
+        typer.echo(f"The paper: {claim.statement}\n  {claim.verdict}: {claim.measured}")
     typer.echo(f"Written to {out}: {PAGE}, {SUMMARY}, {RESULTS} and the figures.")
 
 
@@ -64,6 +65,7 @@ def reproduce_into(
 ) -> "tuple[list[Result], list[Claim]]":
     """Write figures, results and pages to a folder; each figure as soon as it is finished."""
     from dpgap.research.claims import judge
+    from dpgap.research.datasets import OWN
     from dpgap.research.figures import draw, draw_datasets
     from dpgap.research.page import as_html, as_markdown
     from dpgap.research.reproduction import as_json, finished_figures, write
@@ -75,6 +77,8 @@ def reproduce_into(
     for figure, points in finished_figures(plan, progress):
         results = sorted([*results, *points])
         claims = judge(results)
+        if plan.datasets[0].warning == OWN:  # the paper says nothing about them
+            claims = [claim._replace(verdict="your data") for claim in claims]
         drawn[f"figure-{figure}"] = draw(figure, points, plan.datasets)
         paths = {name: f"{FOLDER}/{name}.svg" for name in drawn}
         for name, path in paths.items():

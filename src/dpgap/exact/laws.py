@@ -88,6 +88,11 @@ class Decay(ABC):
     can_tie: ClassVar[bool] = True
     """Whether two draws may be equal: proofs then count ties."""
 
+    def __post_init__(self) -> None:
+        """Refuse a known scale that is not above 0; proofs may have an unknown one."""
+        if isinstance(self.scale, int | float | Fraction) and not self.scale > 0:
+            raise ValueError(f"scale must be greater than 0, not {self.scale}")
+
     def scaled(self, factor: Fraction) -> Self:
         """The same noise, in another unit of length."""
         return replace(self, scale=self.scale * factor)
@@ -582,6 +587,8 @@ REAL_NOISES = tuple(name for name, law in LAWS.items() if issubclass(law, RealLa
 
 def require_law(law: object) -> None:
     """Refuse a `law` that is no law, such as the mechanism `dpgap.Laplace`."""
+    if isinstance(law, type) and hasattr(law, "supports"):
+        raise TypeError(f"{law.__name__} needs a scale, as in {law.__name__}(2)")
     if not hasattr(law, "supports"):
         raise TypeError(
             "noise.draw takes a law, such as LaplaceNoise(scale) from dpgap.proof, where scale is "

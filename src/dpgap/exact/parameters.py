@@ -342,6 +342,21 @@ def positive_integer(name: str, value: object) -> int:
     return number
 
 
+def many(count: int, thing: str) -> str:
+    """A number of things in words.
+
+    >>> many(1, "path"), many(1_000, "path")
+    ('1 path', '1,000 paths')
+    """
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def require_made(mechanism: object) -> None:
+    """Refuse the class of a mechanism in place of a mechanism."""
+    if isinstance(mechanism, type) and hasattr(mechanism, "run"):
+        raise TypeError(f"you passed the class: write {mechanism.__name__}()")
+
+
 def boolean(name: str, value: object) -> bool:
     """`value`, if it is True or False; 0 and 1 are refused."""
     if not isinstance(value, bool) and not _is_of_numpy("bool_", value):

@@ -17,7 +17,7 @@ audit; `audit` audits any function.
 `mechanisms` and what is below.
 """
 
-from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, StaircaseNoise
+from dpgap.exact.laws import ExponentialNoise, GeometricNoise, LaplaceNoise, StaircaseNoise
 from dpgap.proof.audit import AuditResult, audit
 from dpgap.proof.checker.alignment import check
 from dpgap.proof.checker.numbers import BadProgram, Violation
@@ -29,6 +29,7 @@ __all__ = [
     "BadProgram",
     "Counterexample",
     "ExponentialNoise",
+    "GeometricNoise",
     "LaplaceNoise",
     "Proof",
     "StaircaseNoise",

@@ -15,7 +15,7 @@ from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
-from dpgap.exact.parameters import positive_integer, rational
+from dpgap.exact.parameters import many, or_none, positive_integer, rational, require_made
 from dpgap.proof.auditing import searching
 from dpgap.proof.auditing.calling import Answers, Calls, frequency
 from dpgap.proof.auditing.searching import lower_bound
@@ -92,8 +92,8 @@ class AuditResult:
     def __str__(self) -> str:
         claim = f"ε = {self.epsilon:.4g}" + (f" with δ = {self.delta:.4g}" if self.delta else "")
         verdict = f"REJECTED: not {claim}" if self.rejected else f"not rejected: {claim}"
-        few, many = self.sizes
-        sizes = _many(many, "answer") if few == many else f"{few} to {many} answers"
+        few, most = self.sizes
+        sizes = many(most, "answer") if few == most else f"{few} to {most} answers"
         unsaid = (
             "This is no proof: no event was found that refutes the claim, and the one above is the "
             "most suspicious.\n"
@@ -108,7 +108,7 @@ class AuditResult:
             f"event      {self.event}\n"
             f"answers    {_spelt(self.answers)}: in {self.hits:,} of {self.runs:,} calls\n"
             f"neighbour  {_spelt(self.neighbour)}: in {self.hits_neighbour:,} of {self.runs:,}\n"
-            f"tried      {_many(self.pairs, 'pair')} of neighbours, with {sizes} from "
+            f"tried      {many(self.pairs, 'pair')} of neighbours, with {sizes} from "
             f"{self.values[0]} to {self.values[1]}\n"
             f"{self._omissions()}"
             f"{unsaid * (not self.rejected)}"
@@ -118,9 +118,9 @@ class AuditResult:
     __repr__ = __str__
 
     def _omissions(self) -> str:
-        pairs = f"left out   {_many(self.left_out, 'pair')}, refused: {self.why_left_out}\n"
+        pairs = f"left out   {many(self.left_out, 'pair')}, refused: {self.why_left_out}\n"
         parts = (
-            f"left out   {_many(self.not_looked_at, 'value')} of the output: there are too many\n"
+            f"left out   {many(self.not_looked_at, 'value')} of the output: there are too many\n"
         )
         raised = "".join(
             f"raised     {name} in {times:,} calls: the user gets an error and no answer\n"
@@ -140,17 +140,13 @@ def _neighbours(
     is_one_way = min(moves, default=0) >= 0 or max(moves, default=0) <= 0
     slack = len(moves) * max(map(abs, (*one, *other)), default=0) / 2**52  # 0.2 + 0.1 > 0.3
     if max(map(abs, moves), default=0) > sensitivity + slack or sum(map(abs, moves)) > most + slack:
+        unlike = f"unlike {[*one]} and {[*other]}: state them, or other pairs"
         raise ValueError(
-            f"neighbours must be as near as sensitivity {sensitivity} and reach say, and "
-            f"{[*one]} and {[*other]} are not: state them, or other pairs"
+            f"neighbours must be as near as sensitivity {sensitivity} and reach say, {unlike}"
         )
     if monotonic and not is_one_way:
         raise ValueError(f"neighbours must move in one direction, unlike {[*one]} and {[*other]}")
     return tuple(one), tuple(other)
-
-
-def _many(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _spelt(answers: Answers) -> str:
@@ -223,6 +219,7 @@ def audit(
     True
     """
     searching.require_scipy()
+    require_made(function)
     start = time.perf_counter()
     mechanism = getattr(function, "__self__", function)
     claimed = float(stated(mechanism, "epsilon", epsilon))
@@ -234,6 +231,7 @@ def audit(
         raise ValueError(f"samples must be at least {_FEWEST:,}")
     if not 0 < level < 1:
         raise ValueError("level must be between 0 and 1")
+    or_none(positive_integer)("reach", reach)
     to_search = int(_SHARE_THAT_SEARCHES * most)
     calls = Calls(function, event, batch, bits, progress)
     claims: dict[str, Any] = {
@@ -258,31 +256,20 @@ def audit(
         for size in (min(_AT_ONCE, runs - done) for done in range(0, runs, _AT_ONCE))
     ]
     hits, others = map(sum, zip(*counted, strict=True))
+    least = lower_bound(hits, others, runs, level, delta=allowed)
+    p_value = searching.p_value(hits, others, runs, claimed, allowed, spare=level / 100)
+    if p_value > level and not calls.returned:
+        who = "run" if hasattr(function, "run") else "function"
+        raise ValueError(f"{who} returned None in every call: does it return anything?")
+    claim = claimed, allowed, least, p_value, level
+    counts = found.event.in_words(calls.codes), hits, others, runs
+    looked_at = calls.made, tried.left_out, tried.reason, found.not_looked_at, len(tried.pairs)
     sizes = [len(one) for one, _ in tried.pairs]
     values = [answer for pair in tried.pairs for side in pair for answer in side]
-    return AuditResult(
-        claimed,
-        allowed,
-        lower_bound(hits, others, runs, level, delta=allowed),
-        searching.p_value(hits, others, runs, claimed, allowed, spare=level / 100),
-        level,
-        found.answers,
-        found.neighbour,
-        found.event.in_words(calls.codes),
-        hits,
-        others,
-        runs,
-        calls.made,
-        tried.left_out,
-        tried.reason,
-        found.not_looked_at,
-        len(tried.pairs),
-        (min(sizes), max(sizes)),
-        (min(values), max(values)),
-        found.event.in_floats,
-        dict(calls.raised),
-        time.perf_counter() - start,
-    )
+    ends = (min(sizes), max(sizes)), (min(values), max(values))
+    more = found.event.in_floats, dict(calls.raised), time.perf_counter() - start
+    facts: tuple[Any, ...] = *claim, *pair, *counts, *looked_at, *ends, *more
+    return AuditResult(*facts)
 
 
 def _plain(number: Fraction) -> int | float:

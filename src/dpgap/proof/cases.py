@@ -224,17 +224,9 @@ def _in_groups(answers: Sequence[int]) -> CountsByGroup:
 def audit_shipped(each: Audited, samples: int) -> Audit:
     """Audit a case like a user's function. A release must not raise, so an error is a leak."""
     found = audit(each.function, samples=samples, level=LEVEL, **each.how)
-    return Audit(
-        each.name,
-        SHIPPED,
-        each.variant,
-        each.source,
-        found.epsilon,
-        found.lower_bound,
-        found.samples,
-        0.0 if found.raised else found.p_value,
-        found.seconds,
-    )
+    p_value = 0.0 if found.raised else found.p_value
+    of = each.name, SHIPPED, each.variant, each.source
+    return Audit(*of, found.epsilon, found.lower_bound, found.samples, p_value, found.seconds)
 
 
 def shipped() -> Iterator[Case]:

@@ -162,18 +162,10 @@ def audit_mutant(entry: CatalogueEntry) -> Audit:
     event = entry.event
     assert event is not None
     samples = event.samples if event.chance is None else 0
-    return Audit(
-        entry.name,
-        entry.kind,
-        entry.variant,
-        "program" if samples else "exact",
-        float(entry.mechanism.delta(1) if event.bounds == DELTA else entry.mechanism.epsilon),
-        event.least(entry.mechanism),
-        samples,
-        None,
-        time.perf_counter() - start,
-        event.bounds,
-    )
+    of = entry.name, entry.kind, entry.variant, "program" if samples else "exact"
+    claimed = float(entry.mechanism.delta(1) if event.bounds == DELTA else entry.mechanism.epsilon)
+    least, seconds = event.least(entry.mechanism), time.perf_counter() - start
+    return Audit(*of, claimed, least, samples, None, seconds, event.bounds)
 
 
 def listed(
@@ -309,9 +301,8 @@ def _streams() -> Entries:
     bare = [(f"+ {_DRAW} ", ""), (_ABOVE, "Outcome(1, None)")]
     none = [(_SHIFTS_BELOW, "[]"), (_SHIFTS_ABOVE, "[]")]
     crossing = Event((0, 1), (1, 0), outcomes_are([0, 1]))
-    yield listed(
-        "no answer noise", stream(edited(SparseVector, step=bare, align_step=none)), crossing
-    )
+    noiseless = edited(SparseVector, step=bare, align_step=none)
+    yield listed("no answer noise", stream(noiseless), crossing)
 
     # It draws one noise and adds it to every answer.
     shared = [(_OPENING, f"{_OPENING} - noise.draw(self.every_branch[0].law)")]

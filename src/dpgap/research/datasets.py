@@ -8,9 +8,12 @@ data. Any other file can replace them.
 The queries are the items' counts, in an order that is shuffled once, as in the authors' code.
 """
 
+import gzip
 import os
+import re
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,22 +52,28 @@ def read_counts(path: Path) -> Counted:
     elif is_fimi or _has_columns(path, "unit"):
         counts, records = _count_units(path, *((None, None) if is_fimi else ("unit", "item")))
     else:
-        raise ValueError(
-            f"{path.name} must be a readable table with columns item and count, or unit and item"
-        )
+        columns = "columns item and count, or unit and item"
+        raise ValueError(f"{path.name} must be a readable table with {columns}")
     if not counts:
         raise ValueError(f"{path.name} has no transactions: there must be some")
+    if is_fimi and _has_pairs(path):
+        convert = "make a CSV file of it with columns unit and item (docs/tutorial-researcher.md)"
+        raise ValueError(f"{path.name}: every line has two numbers, like one purchase: {convert}")
     try:
         items = np.array([int(item) for item in counts], dtype=np.int64)
     except (ValueError, TypeError, OverflowError):
         counts = dict(sorted(counts.items()))
         items = np.arange(len(counts))  # names, not numbers
     if is_fimi and items.min() < 0:
-        raise ValueError(
-            f"{path.name}: a transaction must be item numbers below 2^62, separated by spaces"
-        )
+        raise ValueError(f"{path.name}: a transaction must be numbers below 2^62, and spaces")
     order = np.argsort(items)
     return Counted(items[order], np.array([*counts.values()], dtype=np.int64)[order], records)
+
+
+def _has_pairs(path: Path) -> bool:
+    """Whether the first lines have two numbers with a tab between them, as BMS-POS has."""
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
+        return all(re.fullmatch(rb"\d+\t\d+\s*", line) for line in islice(lines, 1_000))
 
 
 def _has_columns(path: Path, other: str) -> bool:

@@ -61,10 +61,8 @@ class Task:
 def require_items(dataset: Dataset) -> None:
     """Refuse a data set that has too few items for the lowest threshold."""
     if dataset.items < LEAST_ITEMS:
-        raise ValueError(
-            f"{dataset.name} must have at least {LEAST_ITEMS} items for k up to {max(KS)}, "
-            f"not {dataset.items}"
-        )
+        needed = f"at least {LEAST_ITEMS} items for k up to {max(KS)}"
+        raise ValueError(f"{dataset.name} must have {needed}, not {dataset.items}")
 
 
 def thresholds_of(dataset: Dataset, k: int, runs: int, rng: np.random.Generator) -> Floats:

@@ -15,7 +15,7 @@ from dpgap.estimates.linear import combine, combined_variance
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.grid import MAX_STEPS, Grid
 from dpgap.exact.laws import Law, require_law
-from dpgap.exact.parameters import positive_integer
+from dpgap.exact.parameters import positive_integer, require_made
 from dpgap.exact.reals import Floats, Integers, without_float_errors
 from dpgap.exact.shells import ShellNoise
 from dpgap.mechanisms.histogram import NoisyHistogram
@@ -199,6 +199,7 @@ class FloatNoise:
 
 def program_runs(mechanism: Any, answers: ArrayLike) -> Callable[[slice, Rng], ProgramRuns]:
     """A batch of runs of a user's mechanism: by its `simulate`, or by its `run` again and again."""
+    require_made(mechanism)
     values = _answers_for(mechanism, answers)
     if callable(getattr(mechanism, "simulate", None)):
         return lambda part, rng: ProgramRuns(
@@ -646,7 +647,13 @@ def batches(
     thresholds: ArrayLike | None = None,
     max_answers: int | None = None,
 ) -> Iterator[tuple[Any, int]]:
-    """The same runs a batch at a time, each with its size, so that memory stays bounded."""
+    """The same runs a batch at a time, each with its size, so that memory stays bounded.
+
+    >>> import dpgap
+    >>> from dpgap.simulation import batches
+    >>> [size for part, size in batches(dpgap.NoisyMax(epsilon=1), [90, 50], runs=6_000)]
+    [5000, 1000]
+    """
     runs = positive_integer("runs", runs)
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
         raise ValueError(f"seed must be None or a whole number from 0 up, not {seed!r}")

@@ -298,7 +298,7 @@ def test_a_measurement_whose_noise_is_for_one_value_is_refused():
 def test_a_stream_of_ones_own_is_proved_for_every_n():
     proof = prove_every(Above())
     assert proof.verdict == "PROVED"
-    assert str(proof).startswith("PROVED for every n: 1 theorems, all closed by cvc5 and z3")
+    assert str(proof).startswith("PROVED for every n: 1 theorem, all closed by cvc5 and z3")
 
 
 def test_a_stream_of_ones_own_that_pays_too_little_is_refuted_and_says_what_to_try():
@@ -314,5 +314,7 @@ def test_a_stream_of_ones_own_that_pays_too_little_is_refuted_and_says_what_to_t
 
 
 def test_what_is_not_written_as_a_step_is_refused_by_name():
+    with pytest.raises(TypeError, match="you passed the class: write NoisyMax"):
+        prove_every(dpgap.NoisyMax)
     with pytest.raises(TypeError, match="mechanism must have a method 'step'"):
         prove_every(dpgap.NoisyMax(1))

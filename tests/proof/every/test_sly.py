@@ -2,6 +2,7 @@
 
 import operator
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from math import floor
@@ -567,7 +568,7 @@ class SharesWholeNumbers(Above):
 class SharesForNothing(Above):
     """To move what is shared costs less than nothing."""
 
-    shared_law = LaplaceNoise(Fraction(-1, 1000))
+    shared_law = LaplaceNoise(Decimal("-0.001"))
 
 
 class SaysItByIdentity(Above):

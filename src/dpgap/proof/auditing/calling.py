@@ -341,6 +341,8 @@ class Calls:
         self.bits = bits and self._run is None  # a program's noise stands for real numbers
         self.codes = Codes(types=self._run is None)
         self.made = 0
+        self.returned = False
+        """Whether any call returned something else than None."""
         self.raised: Counter[str] = Counter()
         """How often it raised which error, on answers that it does not refuse."""
         self._warned: list[warnings.WarningMessage] = []
@@ -428,10 +430,8 @@ class Calls:
             before = self._leaves_on(answers, first)
             drawn.reverse()
             if before is not None and self._leaves_on(answers, partial(_last, drawn)) != before:
-                raise BadProgram(
-                    "run gives another output on the same noise: take all noise from noise.draw, "
-                    "or audit a function of the answers in place of an object with run"
-                )
+                how = "take all noise from noise.draw, or audit a function of the answers"
+                raise BadProgram(f"run gives another output on the same noise: {how}")
 
     def _leaves_on(self, answers: Answers, draw: Callable[[Law], float]) -> str | None:
         """The output on these draws, as text; None if the program fails (reported elsewhere)."""
@@ -486,6 +486,7 @@ class Calls:
         self._warned.clear()
         try:
             output = call()
+            self.returned |= output is not None
             if self._event is None:
                 return [*leaves(output), *self._warnings()]  # a generator runs here
         except PASSED_ON:

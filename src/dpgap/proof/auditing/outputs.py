@@ -157,10 +157,8 @@ class Codes:
     def code(self, thing: Any) -> int:
         """The code of a value, which must compare by value."""
         if not is_by_value(thing):
-            raise TypeError(
-                f"the output holds a {type(thing).__name__}, which cannot be compared: "
-                "return numbers, words, or lists, mappings and dataclasses of them"
-            )
+            what = f"a value of type {type(thing).__name__}, which cannot be compared"
+            raise TypeError(f"the output has {what}: return numbers, words, or lists of them")
         known = self._codes.setdefault(thing, len(self._things))
         if known == len(self._things):
             self._things.append(thing)

@@ -241,8 +241,9 @@ class OutputEvent(NamedTuple):
         return any(clause.part.in_floats for clause in self.clauses)
 
     def in_words(self, codes: Codes) -> str:
-        """The event in words."""
-        return " and ".join(each.in_words(codes) for each in self.clauses) or "anything at all"
+        """The event in words; of several limits of a part, the last is the closest."""
+        last = {(it.part, it.sign, it.part.is_ordered or it.value): it for it in self.clauses}
+        return " and ".join(each.in_words(codes) for each in last.values()) or "anything at all"
 
 
 def promise(

@@ -21,7 +21,7 @@ the caller's `Judge` decides conditions on it.
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -121,10 +121,10 @@ def collect(output: Any) -> Any:
     if kind is float and math.isnan(output):
         raise BadProgram("the program returns NaN, which equals nothing, not even itself")
     if kind not in (Affine, int, bool, float, Fraction, str, type(None)):
-        raise BadProgram(
-            f"the program returns a {type(output).__name__}: return numbers, strings, None, "
-            "or tuples, lists and dicts of them"
-        )
+        what = f"the program returns a value of type {kind.__name__}"
+        if kind.__module__ == "numpy":
+            what = f"the program returns a NumPy {kind.__name__}: write int(…) or list(…)"
+        raise BadProgram(f"{what}: return numbers, strings, None, or tuples, lists and dicts")
     return output
 
 
@@ -191,7 +191,7 @@ def require_sound(law: Any, judge: Judge) -> None:
     """Refuse noise that no proof covers: with impossible sizes, or coarser than the grid."""
     name, scale = type(law).__name__, getattr(law, "scale", 1)
     if law.can_tie and not judge.ties:
-        raise BadProgram(f"{name} can tie: prove it with ties=True")
+        raise BadProgram(f"{name} can tie: prove it with ties=True, or --ties")
     if law.can_tie and judge.step != 1:
         raise BadProgram(f"{name} draws whole numbers: prove it with grid = 1, in whole steps")
     if not isinstance(scale, Affine) and forms.exact(scale) <= 0:
@@ -233,9 +233,8 @@ class Replayed(NamedTuple):
             raise Violation("draws", "on the neighbour, the shifted noise makes it draw more often")
         before = self.laws[number]
         if law != before:
-            raise Violation(
-                "draws", f"on the neighbour, draw {number} comes from {law}, not from {before}"
-            )
+            other = f"on the neighbour, draw {number} comes from {law}, not from {before}"
+            raise Violation("draws", other)
         self.taken.append(number)
         return self.values[number]
 
@@ -265,10 +264,8 @@ class Given(tuple[Any, ...]):
     __slots__ = ()
 
     def _refuse(self, *_: object) -> NoReturn:
-        raise BadProgram(
-            "the program compares, adds or repeats answers or noise as a whole: a list, a tuple "
-            "and an array each do something else then. Do it with one after another"
-        )
+        what = "the program compares, adds or repeats answers or noise as a whole"
+        raise BadProgram(f"{what}: take them one by one")
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _refuse
     __add__ = __radd__ = __mul__ = __rmul__ = _refuse
@@ -442,12 +439,12 @@ def _shifts(mechanism: Any, who: str, sides: Any, noise: Any, output: Any) -> li
     """The shifts that `align` or `unalign` returns."""
     with forms.guarded(who, _SECONDS):
         given = getattr(mechanism, who)(*map(Given, sides), Given(noise), seal(output))
+        if not isinstance(given, Iterable):
+            raise BadProgram(f"{who} must return a list, one shift for each draw")
         shifts = [shift if isinstance(shift, Affine) else forms.exact(shift) for shift in given]
     if len(shifts) != len(noise):
-        raise BadProgram(
-            f"{who} returned {len(shifts)} shifts for {len(noise)} draws: "
-            "it must return one for every draw, in the order drawn"
-        )
+        said = f"{who} returned {len(shifts)} shifts for {len(noise)} draws"
+        raise BadProgram(f"{said}: return one for every draw, in the order drawn")
     return shifts
 
 
@@ -477,11 +474,10 @@ class Dependence:
         laws = trial.draws.laws
         known = self.laws.setdefault(trial.skeleton, laws)
         if known != laws:
-            raise Violation(
-                "draws",
-                f"the output {trial.skeleton} comes from {len(known)} draws or from "
-                f"{len(laws)}, or from other laws: the output must tell which",
+            told = (
+                f"the output {trial.skeleton} must tell how many draws there were, and their laws"
             )
+            raise Violation("draws", told)
         before_noise = itertools.takewhile(lambda question: not question[0], trial.questions)
         key = (trial.skeleton, tuple(answer for _, answer in before_noise))
         self.kinds.setdefault(key, []).append(trial)
@@ -578,10 +574,7 @@ class Point(forms.PathExplorer):
         if not isinstance(number, Affine):
             return forms.exact(number)
         if any(draw >= len(self._noise) for draw in forms.draws_of(number)):
-            raise BadNoise(
-                f"noise must have a value for every draw: the program takes more than "
-                f"{len(self._noise)}"
-            )
+            raise BadNoise(f"noise must have a value for every draw, not {len(self._noise)} alone")
         terms = forms.terms_of(number)
         total = (terms[draw] * self._noise[draw] for draw in forms.draws_of(number))
         return sum(total, forms.constant_of(number))

@@ -93,6 +93,9 @@ def _refuse_text(*_: object) -> NoReturn:
     raise BadProgram("the program makes text of an unknown: a proof knows no digits of it")
 
 
+_ONLY = "only sums, multiples by known numbers and comparisons can be proved"
+
+
 class Affine:
     """A constant and a multiple of each unknown; programs may only compute with it."""
 
@@ -145,10 +148,8 @@ class Affine:
     def __mul__(self, other: Any) -> "Affine":
         if isinstance(other, Affine):
             if terms_of(other) and terms_of(self):
-                raise BadProgram(
-                    f"the program multiplies two unknowns, ({shown(self)}) and ({shown(other)}): "
-                    "only sums and multiples by known numbers can be proved"
-                )
+                both = f"({shown(self)}) and ({shown(other)})"
+                raise BadProgram(f"the program multiplies two unknowns, {both}: {_ONLY}")
             return other * constant_of(self) if not terms_of(self) else self * constant_of(other)
         factor = exact(other)
         terms = {u: by * factor for u, by in terms_of(self).items()} if factor else {}
@@ -194,10 +195,7 @@ class Affine:
         return self != 0
 
     def _refuse(self, *_: object) -> NoReturn:
-        raise BadProgram(
-            "the program rounds an unknown or turns it into a float: "
-            "only sums, multiples by known numbers and comparisons can be proved"
-        )
+        raise BadProgram(f"the program rounds an unknown or turns it into a float: {_ONLY}")
 
     __float__ = __int__ = __round__ = __floor__ = __ceil__ = __trunc__ = _refuse
     __pow__ = __rpow__ = __mod__ = __floordiv__ = __index__ = _refuse
@@ -444,7 +442,8 @@ def _module_of(part: Any) -> str:
 
 def _require_none(wrong: Set[str], who: str) -> None:
     if wrong:
-        raise BadProgram(f"{who} uses {min(wrong)!r}: a program computes only")
+        why = "take noise from noise.draw" if "random" in str(wrong) else "a program computes only"
+        raise BadProgram(f"{who} uses {min(wrong)!r}, which cannot be proved: {why}")
 
 
 def _held(part: Any) -> Iterator[Any]:
@@ -571,9 +570,8 @@ class PathExplorer:
                     raise BadProgram("the program leaves a path before its end") from None
             self.count += 1
             if self.count > _MOST_PATHS:
-                raise BadProgram(
-                    f"the program has more than {_MOST_PATHS:,} paths: prove it for fewer answers"
-                )
+                most = f"{_MOST_PATHS:,}"
+                raise BadProgram(f"there are more than {most} paths: prove it for fewer answers")
             if not self._turn():
                 break
         if not self._ended:

@@ -16,7 +16,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dpgap.exact.laws import Law, MemorylessLaw, Scalar, require_law
-from dpgap.exact.parameters import positive_integer, positive_rational
+from dpgap.exact.parameters import many, positive_integer, positive_rational, require_made
 from dpgap.proof.checker import alignment
 from dpgap.proof.checker.alignment import Draws, Given, Replayed, Source, check
 from dpgap.proof.checker.numbers import BadProgram, Exact, Violation, exact, require_open
@@ -59,6 +59,7 @@ _NEXT = {
     "fold": "Let run and align hand everything on to step and align_step, as SparseVector does.",
 }
 """Advice for each condition that fails."""
+_NO_TIES = ". Ties have probability 0 and are left out (ties=True or --ties counts them)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +196,9 @@ class Proof:
             return f"{what}\n{_MEANING}\n{_NEXT.get(self.condition or '', by_hand)}"
         took = f"in {self.seconds:.2f} s, for {self.neighbours} neighbours"
         if self.closings:
-            said = f"{self.verdict} for every n: {len(self.closings)} theorems"
+            said = f"{self.verdict} for every n: {many(len(self.closings), 'theorem')}"
             return f"{said}, all closed by {' and '.join(self.closed_by)}, {took}"
-        return f"{self.verdict} on {self.paths} paths {took}"
+        return f"{self.verdict} on {many(self.paths, 'path')} {took}: {self.reason}"
 
 
 def prove(
@@ -216,11 +217,12 @@ def prove(
     `prove(lambda unknown: Shifted(by=unknown("by")), …)`. ε, sensitivity and monotonic are taken
     from the mechanism where it has them. `neighbours` is "general", "rising" or "falling"; for a
     monotonic mechanism both directions are proved. `within` confines all answers to a range that
-    they cannot leave. `ties` counts ties, for answers and noise on a grid: whole multiples of the
-    mechanism's `grid`, or whole numbers. For a mechanism that has a `reach`,
-    the changes of all answers add up to at most that many sensitivities.
+    they cannot leave. `ties` counts ties, for noise on a grid: then shifts must be whole steps
+    (multiples of the mechanism's `grid`, or whole numbers) if answers are. For a mechanism that has
+    a `reach`, the changes of all answers add up to at most that many sensitivities.
     """
     count = positive_integer("n", n)
+    require_made(mechanism)
     sample = _build(mechanism, lambda _: Fraction(1))
     other = _build(mechanism, lambda _: Fraction(7, 3))
     for name in ("epsilon", "sensitivity", "monotonic", "reach"):
@@ -228,7 +230,7 @@ def prove(
             raise BadProgram(f"{name} is what is claimed: it must not follow from an unknown")
     for method in ("run", "align"):
         if not callable(getattr(sample, method, None)):
-            raise TypeError(f"mechanism must have a method {method!r}")
+            raise TypeError(f"{type(sample).__name__} must have a method {method!r}")
     claim = _Claim(
         count,
         stated(sample, "epsilon", epsilon),
@@ -239,14 +241,11 @@ def prove(
     )
     proofs = [_prove(mechanism, kind, claim) for kind in directions(neighbours, sample)]
     refuted = next((proof for proof in proofs if proof.verdict == REFUTED), None)
-    return refuted or Proof(
-        PROVED,
-        " and ".join(proof.neighbours for proof in proofs),
-        None,
-        "every condition holds on every path",
-        None,
-        sum(proof.paths for proof in proofs),
-        sum(proof.seconds for proof in proofs),
+    return refuted or replace(
+        proofs[0],
+        neighbours=" and ".join(proof.neighbours for proof in proofs),
+        paths=sum(proof.paths for proof in proofs),
+        seconds=sum(proof.seconds for proof in proofs),
     )
 
 
@@ -257,9 +256,7 @@ def _build(mechanism: Any, unknown: Callable[[str], Scalar]) -> Any:
 
     def named(name: str) -> Scalar:
         if type(name) is not str or _TAKEN.fullmatch(name):
-            raise ValueError(
-                f"{name!r} must be another name: text, and not as answers and noise are called"
-            )
+            raise ValueError(f"{name!r} must be another name: answers and noise have such names")
         return unknown(name)
 
     return mechanism(named)
@@ -278,9 +275,7 @@ def directions(neighbours: str | None, mechanism: Any) -> Sequence[str]:
     if neighbours is None:
         return (RISING, FALLING) if getattr(mechanism, "monotonic", False) else (GENERAL,)
     if neighbours not in DIRECTIONS:
-        raise ValueError(
-            f"neighbours must be one of {', '.join(map(repr, DIRECTIONS))}, not {neighbours!r}"
-        )
+        raise ValueError(f"neighbours must be one of {', '.join(DIRECTIONS)}, not {neighbours!r}")
     return (neighbours,)
 
 
@@ -294,6 +289,12 @@ class _Claim(NamedTuple):
     ties: bool
     reach: int | None
     """How many sensitivities all answers together may move by; None: each of them by one."""
+
+    @property
+    def held(self) -> str:
+        """What is said of it when it is proved."""
+        without = "" if self.ties else _NO_TIES
+        return f"for {many(self.n, 'answer')}, every condition holds on every path{without}"
 
 
 def _explore(
@@ -335,10 +336,10 @@ def _explore(
     cycle = [] if anew else dependence.cycle()
     passes = violation is None and not cycle and not only_align
     if passes and require_open(mechanism, made) != before:
-        raise BadProgram(
-            "the program changes what outlives a run, such as an attribute or a global variable, "
-            "or keeps an iterator: what it does could follow from how often it was called"
-        )
+        what = "the program changes what outlives a run, such as an attribute or a global variable"
+        raise BadProgram(f"{what}, or keeps an iterator: it could count its calls")
+    if passes and all(skeleton.kind is type(None) for skeleton in dependence.laws):
+        raise BadProgram("run returned None on every path: does it return anything?")
     return paths, cycle, violation
 
 
@@ -358,11 +359,10 @@ def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
     seconds = time.perf_counter() - start
     if claim.reach is not None:
         kind = f"{kind} (reach {claim.reach})"
-    if violation is None:
-        return Proof(PROVED, kind, None, "", None, paths.count, seconds)
-    return Proof(
-        REFUTED, kind, violation.condition, violation.message, example, paths.count, seconds
-    )
+    said: tuple[str, str | None, str] = PROVED, None, claim.held
+    if violation is not None:
+        said = REFUTED, violation.condition, violation.message
+    return Proof(said[0], kind, *said[1:], example, paths.count, seconds)
 
 
 def replay(mechanism: Any, example: Counterexample, *, epsilon: Scalar = None) -> None:
@@ -478,9 +478,8 @@ def require_delta(mechanism: Any, reach: int, *, on_grid: bool = False) -> None:
     chance = reach * chance_to_reach(mechanism.law, distance, on_grid=on_grid)
     claimed = float(mechanism.delta(reach))
     if claimed < chance * (1 - _SLACK):
-        raise Violation(
-            "delta", f"items of one unit show with probability {chance:.3g}, not {claimed:.3g}"
-        )
+        said = f"items of one unit show with probability {chance:.3g}, not {claimed:.3g}"
+        raise Violation("delta", said)
 
 
 def chance_to_reach(law: MemorylessLaw, distance: float, *, on_grid: bool) -> float:

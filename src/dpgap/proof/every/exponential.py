@@ -237,9 +237,8 @@ def prove_kept(sample: NoisyTopK, few: tuple[int, int], *_: object) -> Theorem:
         one_each = draws.laws == [program.law] * len(places) and len(again.taken) == len(places)
         judge.require(one_each, Violation("draws", "there must be one draw for each answer"))
 
-    return judge.proved(
-        f"{type(sample).__name__} says the same, {winners} winning, {losers} losing", on_path
-    )
+    name = f"{type(sample).__name__} says the same, {winners} winning, {losers} losing"
+    return judge.proved(name, on_path)
 
 
 def _prove_same(mechanism: Any, other: Callable[..., Any], n: int) -> Theorem:
@@ -316,9 +315,7 @@ def _require_hybrid(made: Make) -> None:
             _require_by_extremes(mechanism, sides, given, (*few, _MANY), (few, None))
         parts = [mechanism.spent(r) * k / mechanism.epsilon for r in range(k + 1)]
         if parts != [*range(1, k + 1), k]:
-            raise Violation(
-                "budget", "what is spent must be a part for each answer and the threshold"
-            )
+            raise Violation("budget", "there must be a part for each answer and the threshold")
 
 
 def _numbers(count: int) -> list[tuple[list[Fraction], list[Fraction], list[Fraction]]]:

@@ -310,9 +310,7 @@ def _require_measured(mechanism: Any, shared: int, values: Any, moves: Any, nois
     made = _released(mechanism, values, moves, noise)
     _, shifts, laws = made
     if laws != [mechanism.law(_MANY)] * len(noise) or len(shifts) != len(noise):
-        raise Violation(
-            "draws", "there must be one draw for each value, and one shift for each draw"
-        )
+        raise Violation("draws", "there must be one draw and one shift for each value")
     if getattr(laws[0], "dimension", len(noise)) != len(noise):
         raise Violation("draws", "joint noise must have a coordinate for each draw")
     shifted = [value + by for value, by in zip(noise, shifts, strict=True)]

@@ -122,10 +122,8 @@ def prove_step(name: str, program: Any, budget: Budget, kind: str, judge: "Recor
         if len(shifts) != len(draws.values):
             raise BadProgram("align_step must return one shift for every draw of its step")
         asked = any(about for about, _ in forms.questions_of(judge.transcript))
-        judge.require(
-            not asked and not any(map(forms.draws_of, (*shifts, rise))),
-            Violation("acyclic", "a shift depends on noise"),
-        )
+        is_free = not asked and not any(map(forms.draws_of, (*shifts, rise)))
+        judge.require(is_free, Violation("acyclic", "a shift depends on noise"))
         judge.require_steps([*shifts, by])
         alignment.require_supported(draws, shifts)
         _require_paid(draws.laws, shifts, (then - used) * budget.unit, judge)
@@ -312,10 +310,8 @@ def require_loop(mechanism: Any) -> None:
             branch, gap = outcome
             same = _is(branch, "branch", cleared) and isinstance(gap, int) and gap == 0
             _require(same, "a step does not say the branch that is cleared, and its gap")
-            paid = isinstance(then, Affine) and forms.form_of(then) == (
-                {"used": 1, f"units {cleared}": 1},
-                0,
-            )
+            wanted = {"used": 1, f"units {cleared}": 1}, 0
+            paid = isinstance(then, Affine) and forms.form_of(then) == wanted
             _require(paid, "a step does not use the units of what is cleared")
         tried = list(range(min(cleared + 1, _ROUNDS)))
         _require(drawn == tried, "a step does not draw once for each branch tried")
@@ -390,9 +386,8 @@ def _require_align(mechanism: Any, opening: Opening) -> None:
     shifts = list(program.align(*sides, noise, heads))
     heads.require_same("align")
     _require(len(calls) == _ROUNDS, "align does not take one step for each outcome")
-    _require(
-        forms.form_of(shifts[0])[0] == {"rise": opening.sign}, "align does not begin with the rise"
-    )
+    begins = forms.form_of(shifts[0])[0] == {"rise": opening.sign}
+    _require(begins, "align does not begin with the rise")
     for number, (used, move, outcome) in enumerate(calls):
         last = used == 0 if number == 0 else _is(used, "used", number)
         _require(last, "a step of align does not begin where the last one ended")
@@ -511,11 +506,10 @@ def require_numbers(mechanism: SparseVector) -> None:
     delta, branches, limits = mechanism.sensitivity, mechanism.every_branch, mechanism.limits
     pairs = list(zip(branches, limits, strict=True))
     share = mechanism.threshold_share * mechanism.epsilon
+    units = mechanism.capacity * mechanism.unit
     doubled = 1 if mechanism.monotonic else 2
     facts = {
-        "all units and the threshold's share are ε": (
-            share + mechanism.capacity * mechanism.unit == mechanism.epsilon
-        ),
+        "all units and the threshold's share are ε": share + units == mechanism.epsilon,
         "branches are numbered": [branch.number for branch in branches]
         == list(range(1, len(branches) + 1)),
         "each uses a unit at least": branches[0].units >= 1,

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from dpgap.exact.laws import LAWS, NOISES, REAL_NOISES, Law, Noise, Scalar
+from dpgap.exact.parameters import require_made
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
@@ -175,6 +176,7 @@ def prove_every(mechanism: Any, *, neighbours: str | None = None, ties: bool = F
     `mechanism` is a `Stepwise`, or has the same methods, as `SparseVector` has. A refutation comes
     with numbers, if few answers show it. The other arguments are those of `prove`.
     """
+    require_made(mechanism)
     missing = [
         name for name in ("step", "align_step", "rise", "live") if not hasattr(mechanism, name)
     ]
