@@ -428,9 +428,9 @@ def _purpose_and_people(store: "Ledger", last: "Entry") -> tuple[list[str], list
 
     facts, people = store.account(last.dataset).facts or {}, []
     names = [f"{name} {facts[name]}" for name in ("table", "unit", "neighbours") if facts.get(name)]
-    purpose = [
-        f"for        {', '.join(names if facts.get('table') else ['any table (--table binds it to one)', *names])}"
-    ]
+    if not facts.get("table"):
+        names.insert(0, "any table (--table binds it to one)")
+    purpose = [f"for        {', '.join(names)}"]
     if others := store.beside(last.dataset):
         purpose.append(f"beside     {', '.join(others)}   (for the same table: their ε add up)")
     for mine in store.people(last.dataset):  # also those who spent nothing

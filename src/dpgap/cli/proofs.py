@@ -8,19 +8,12 @@ is 1. It is 2 if nothing was judged, because the call or the user's module is wr
 """
 
 import importlib.util
-import inspect
 import json
 import os
-import sys
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
-from fractions import Fraction
 from functools import partial
-from importlib import import_module
-from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NoReturn
 
@@ -89,16 +82,17 @@ def is_address(name: str | None, options: NamedTuple) -> bool:
 def prove_addressed(address: str, claimed: Claimed, as_json: bool) -> None:
     """Prove or refute the mechanism at an address."""
     from dpgap.proof import BadProgram, Stepwise, prove, prove_every
+    from dpgap.proof.addresses import made_at, sample_of
     from dpgap.proof.checker.proving import stated
 
-    mechanism = _made(address)
-    sample = _sample(address, mechanism)
     claimed = claimed._replace(n=3 if claimed.n is None else claimed.n)
     given = [name for name in ("epsilon", "sensitivity") if getattr(claimed, name) is not None]
-    if isinstance(mechanism, Stepwise) and given:
-        raise UsageError(f"--{given[0]} is not for a Stepwise: {address} states its own")
     with progress("Proving", is_quiet=as_json):
         try:
+            mechanism = made_at(address)
+            sample = sample_of(address, mechanism)
+            if isinstance(mechanism, Stepwise) and given:
+                raise UsageError(f"--{given[0]} is not for a Stepwise: {address} states its own")
             if isinstance(mechanism, Stepwise):
                 proof, many = prove_every(mechanism, ties=claimed.ties), "every n"
             else:
@@ -113,34 +107,15 @@ def prove_addressed(address: str, claimed: Claimed, as_json: bool) -> None:
     raise typer.Exit(int(proof.verdict == "REFUTED"))
 
 
-def _sample(address: str, thing: Any) -> Any:
-    """The mechanism, or one of its family: a function may make it from unknown parameters."""
-    if callable(thing) and not hasattr(thing, "run"):
-        maker = f"{address} must make a mechanism from unknown parameters, or use 'dpgap audit'"
-        with _users_errors(maker):
-            thing = thing(lambda name: Fraction(1))
-    missing = [name for name in ("run", "align") if not callable(getattr(thing, name, None))]
-    if missing:
-        what = "is not a mechanism" if "run" in missing else "has no method align"
-        raise UsageError(
-            f"{address} {what}: name a class or a value with run(answers, noise), align(answers, "
-            "neighbour, noise, output) and epsilon; for a plain function there is 'dpgap audit'"
-        )
-    return thing
-
-
 def audit_addressed(address: str, audited: Audited, as_json: bool) -> None:
     """Audit the function at an address."""
     from dpgap.proof import BadProgram, audit
+    from dpgap.proof.addresses import function_at
 
-    function = _at(address)
-    if isinstance(function, type) or hasattr(function, "run"):
-        function = _made(address)
-    elif not callable(function):
-        raise UsageError(f"{address} is not callable: it is of type {type(function).__name__}")
     given: dict[str, Any] = audited._asdict() | {"monotonic": audited.monotonic or None}
     with progress("Auditing", audited.samples, is_quiet=as_json) as update:
         try:
+            function = function_at(address)
             result = audit(function, **given, progress=lambda done: update(completed=done))
         except (BadProgram, TypeError, ValueError) as error:  # nothing was audited
             raise UsageError(str(error)) from None
@@ -150,54 +125,6 @@ def audit_addressed(address: str, audited: Audited, as_json: bool) -> None:
     else:
         typer.echo(f"{result}\n{address}: {'REJECTED' if result.rejected else 'not rejected'}")
     raise typer.Exit(int(result.rejected))
-
-
-def _at(address: str) -> Any:
-    """The object at an address such as package.module:name."""
-    module_name, _, path = address.partition(":")
-    if not module_name or module_name.endswith(".py"):
-        named = module_name.removesuffix(".py") or "mine"
-        raise UsageError(f"write {named}:{path or 'Name'}, for a name in the file {named}.py")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    with _users_errors(f"{module_name} cannot be imported"):
-        module = import_module(module_name)
-    try:
-        return attrgetter(path)(module)
-    except AttributeError:
-        raise UsageError(f"{module_name} has no {path!r}") from None
-
-
-def _made(address: str) -> Any:
-    """The mechanism at an address. A class, or a function without parameters, is called."""
-    thing = _at(address)
-    if not (isinstance(thing, type) or inspect.isfunction(thing)):
-        return thing
-    try:
-        inspect.signature(thing).bind()
-    except TypeError:
-        if not isinstance(thing, type):  # it makes a mechanism from unknown parameters
-            return thing
-        module, _, name = address.partition(":")
-        own = f"add 'own = {name}(2)' to {module}.py, and name {module}:own"
-        raise UsageError(f"{address} needs arguments: {own}") from None
-    with _users_errors(f"{address} could not be made"):
-        return thing()
-
-
-_LIBRARIES = "<", sys.prefix, sys.base_prefix, str(Path(__file__).parents[1])
-
-
-@contextmanager
-def _users_errors(what: str) -> Iterator[None]:
-    """Report an error in the user's code, which is public, and its place in the user's files."""
-    try:
-        yield
-    except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [f for f in frames if not f.filename.startswith(_LIBRARIES)]
-        place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
-        raise UsageError(f"{what}: {type(error).__name__}: {error}{place}") from None
 
 
 # --------------------------------------------------------------------------------------------------

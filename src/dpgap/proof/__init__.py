@@ -12,7 +12,7 @@ Guides are in docs/prove-your-own.md and docs/audit-others.md.
 
 `checker` judges alignments, `every` does so for every number of answers, `auditing` takes samples,
 `mutants` has mechanisms that must be refuted. `cases` lists everything there is to prove and to
-audit; `audit` audits any function.
+audit; `audit` audits any function; `addresses` finds the user's own by name.
 `mutants` may import `auditing` and `every`, and these `checker`; none the other way. All may import
 `mechanisms` and what is below.
 """
