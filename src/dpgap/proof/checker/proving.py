@@ -339,6 +339,9 @@ def _explore(
             "the program changes what outlives a run, such as an attribute or a global variable, "
             "or keeps an iterator: what it does could follow from how often it was called"
         )
+    copied = passes and hasattr(mechanism, "run")
+    if copied and require_open(mechanism, mechanism) != require_open(made, made):
+        raise BadProgram("a copy of the mechanism is another one: it says how it is copied")
     return paths, cycle, violation
 
 
