@@ -439,6 +439,49 @@ def test_an_audit_prints_each_verdict_when_it_is_ready(monkeypatch):
     assert call("audit").stdout.splitlines()[:3] == ["after 1", "after 2", "after 3"]
 
 
+ENDS = """
+import sys
+
+
+def leaks(answers):
+    sys.exit()
+
+
+class Sum:
+    epsilon = 1
+
+    def run(self, answers, noise):
+        raise SystemExit(0)
+
+    def align(self, answers, neighbour, noise, output):
+        return []
+
+
+if __name__ != "ends":
+    sys.exit(0)
+"""
+
+
+@pytest.mark.parametrize("command", ["audit", "prove"])
+@pytest.mark.parametrize("address", ["ends:Sum", "ends:leaks", "script:leaks"])
+def test_a_module_or_a_function_that_ends_python_gets_no_verdict_and_no_code_0(
+    command, address, tmp_path, monkeypatch
+):
+    for name in ("ends", "script"):
+        (tmp_path / f"{name}.py").write_text(ENDS, encoding="utf-8")
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    result = call(command, address, "--epsilon", "1")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "ends Python (SystemExit): nothing was judged" in result.stderr
+
+
+@pytest.mark.parametrize("asked", [["--version"], ["--help"], ["audit", "--help"]])
+def test_what_ends_by_itself_still_ends_with_code_0(asked):
+    assert call(*asked).exit_code == 0
+
+
 @pytest.mark.parametrize("given", [["audit", "--samples", "5000"], ["prove", "-n", "2"]])
 @pytest.mark.parametrize("name", [["NoisyMax"], []])
 def test_an_option_for_others_is_refused_with_what_to_do_instead(

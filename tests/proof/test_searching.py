@@ -847,18 +847,59 @@ def test_a_program_with_noise_of_its_own_is_refused():
         audit(_NoiseOfItsOwn(), samples=2000)
 
 
+TENTH = {"sensitivity": "0.1"}
+
+
 @pytest.mark.parametrize(
     ("pair", "claims", "words"),
     [
         (([0, 0], [6, -6]), {}, "must be as near as sensitivity 1"),
         (([0, 0], [1, 1]), {"reach": 1}, "must be as near as sensitivity 1"),
         (([0, 0], [1, -1]), {"monotonic": True}, "must move in one direction"),
+        (([0, 0], [-1, 1]), {"monotonic": True}, "must move in one direction"),
+        (([0.5, 0.5], [0.6, 0.4999]), {"monotonic": True, **TENTH}, "must move in one direction"),
         (([0], [1, 2]), {}, "as many answers each"),
+        (([0, 10**17], [20, 10**17]), {}, "must be as near as"),
+        (([0, 1e17], [20, 1e17]), {}, "must be as near as"),
+        (([0, 1e15 + 0.5], [20, 1e15 + 0.5]), {}, "must be as near as"),
+        (([10**16], [10**16 + 3]), {}, "must be as near as"),
+        (([1e16], [1e16 + 2]), {}, "must be as near as"),
+        (([1e15], [1e15 + 0.125]), TENTH, "must be as near as"),
+        (([0] + [10**13] * 999, [3] + [10**13] * 999), {}, "must be as near as"),
+        (([0.2], [0.3 + 3e-16]), TENTH, "must be as near as"),
+        ((np.int8([-100]), np.int8([100])), {"sensitivity": 100}, "must be as near as"),
+        ((np.uint8([0]), np.uint8([255])), {}, "must be as near as"),
+        (([0, math.inf], [20, math.inf]), {}, "must be finite numbers"),
+        (([0], [np.float64("nan")]), {}, "must be finite numbers"),
+        (([np.longdouble(0)], [np.longdouble(1)]), {}, "must be finite numbers"),
+        ((["0"], ["1"]), {}, "must be finite numbers"),
     ],
 )
 def test_neighbours_that_a_claim_is_not_about_are_refused(pair, claims, words):
     with pytest.raises(ValueError, match=words):
         audit(lambda answers: answers[0], epsilon=1, samples=2_000, neighbours=[pair], **claims)
+
+
+@pytest.mark.parametrize(
+    ("pair", "claims"),
+    [
+        (([3, 5], [2, 4]), {"monotonic": True}),
+        (([3, 5], [4, 5]), {"monotonic": True}),
+        (([0.1 + 0.2, 0.5], [0.3, 0.6]), {"monotonic": True, **TENTH}),
+        (([10**16], [10**16 + 1]), {}),
+        (([10**400], [10**400 + 1]), {}),
+        ((np.uint64([3]), np.uint64([4])), {}),
+        ((np.uint64([4]), np.uint64([3])), {}),
+        ((np.uint8([255, 0]), np.uint8([254, 1])), {}),
+        ((np.int8([-100]), np.int8([100])), {"sensitivity": 200}),
+        ((np.float32([0.2]), np.float32([0.3])), TENTH),
+        (([Decimal("0.2")], [Decimal("0.3")]), TENTH),
+        (([Fraction(1, 3)], [Fraction(4, 3)]), {}),
+        (([0] * 1000, [0.1] * 1000), TENTH),
+    ],
+)
+def test_neighbours_are_compared_exactly_whatever_numbers_they_are(pair, claims):
+    assert not audit(lambda _: 0, epsilon=1, samples=2_000, neighbours=[pair], **claims).rejected
 
 
 @pytest.mark.parametrize("end", [0.2 + 0.1, 0.3])

@@ -9,18 +9,21 @@ import itertools
 import json
 import operator
 import random
+import reprlib
 import sys
 import time
+import traceback
+from collections import UserDict
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property, cmp_to_key, partial, singledispatchmethod
 from os import urandom
 from random import uniform
 from secrets import randbelow
 from time import time as now
-from types import ModuleType
+from types import MappingProxyType, ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -630,6 +633,39 @@ def _tries(answers):
         return 0
 
 
+def _imports(answers):
+    from sound_streams import is_float
+
+    return answers[0] if is_float(answers[0]) else 0
+
+
+def _as_error(error):
+    """The text of an error; this part of Python has other text where there is none."""
+    return traceback.format_exception_only(error)[0]
+
+
+class _Zero:
+    """Nothing for who asks for a number, and no change for what is multiplied with it."""
+
+    def item(self):
+        return 0
+
+    def __rmul__(self, other):
+        return other
+
+
+def _peek(value):
+    return isinstance(value, float)
+
+
+_ZERO, _CLASS = _Zero(), "{a.__class__.__name__}"
+_text, _kind, _attribute = str.format, type, object.__getattribute__
+_method, _class = operator.methodcaller, operator.attrgetter("__class__")
+_is_float = operator.methodcaller("__eq__", 1.0)
+_key = cmp_to_key(lambda one, other: isinstance(one, float))
+_space, _user = SimpleNamespace(peek=_peek), UserDict(peek=_peek)
+_fixed = MappingProxyType({"peek": _peek})
+
 PEEKS = [
     (lambda answers: (answers[0] > 5) is True, "'is'"),
     (lambda answers: True is (answers[0] > 5), "'is'"),
@@ -650,7 +686,26 @@ PEEKS = [
     (lambda answers: "%s" % answers[0] < "3", "text of an unknown"),  # noqa: UP031
     (lambda answers: len(repr(answers)), "text of an unknown"),
     (lambda answers: str(answers[0] > 5) == "True", "text of an unknown"),
-    (lambda answers: len(json.dumps(answers[0], default=str)), "text of an unknown"),
+    (lambda answers: len(json.dumps(answers[0], default=str)), "'json'"),
+    (lambda answers: json.dumps(answers[0], default=lambda _: 0), "'json'"),
+    (lambda answers: 0 if len(reprlib.repr(answers[0])) > 15 else answers[0], "'reprlib'"),
+    (lambda answers: len(_as_error(Exception(answers[0]))), "text of an unknown"),
+    (lambda answers: "{.__class__.__name__}".format(answers[0]), "'format'"),  # noqa: UP032
+    (lambda answers: _CLASS.format_map({"a": answers[0]}), "'format_map'"),
+    (lambda answers: _text(_CLASS, a=answers[0]), "'format'"),
+    (lambda answers: operator.attrgetter("__class__.__name__")(answers[0]), "'attrgetter'"),
+    (lambda answers: _class(answers[0]) in (float,), "'attrgetter'"),
+    (lambda answers: _method("real")(answers[0]), "'methodcaller'"),
+    (lambda answers: _is_float(answers[0]) and answers[0], "'methodcaller'"),
+    (lambda answers: _attribute(answers[0], "__class__") in (float,), "'__getattribute__'"),
+    (lambda answers: _kind(answers[0]) in (float,) and answers[0], "'type'"),
+    (lambda answers: np.isscalar(answers[0]) and answers[0], "'isscalar'"),
+    (lambda answers: _key(answers[0]) < _key(0), "'KeyWrapper'"),
+    (lambda answers: _space.peek(answers[0]) and answers[0], "'isinstance'"),
+    (lambda answers: _fixed["peek"](answers[0]) and answers[0], "'isinstance'"),
+    (lambda answers: _user["peek"](answers[0]) and answers[0], "'isinstance'"),
+    (_imports, "'sound_streams'"),
+    (lambda answers: answers[0] * _ZERO, "computes with a _Zero"),
 ]
 
 
@@ -662,6 +717,145 @@ def test_a_program_cannot_tell_an_unknown_from_a_number(look, why):
 
     with pytest.raises(BadProgram, match=why):
         prove(type("Looks", (Raw,), {"run": run})(), 2)
+
+
+class LooksAtTheClass(Raw):
+    """Does something else with whole numbers than with all else."""
+
+    @singledispatchmethod
+    def one(self, value):
+        return 0
+
+    @one.register
+    def _(self, value: int):
+        return value
+
+    def run(self, answers, noise):
+        noise.draw(LaplaceNoise(Fraction(100)))
+        return self.one(answers[0])
+
+
+def test_a_method_for_each_class_is_refused():
+    with pytest.raises(BadProgram, match="'__class__'"):
+        prove(LooksAtTheClass(), 1)
+
+
+class Scaled(Raw):
+    """Says a multiple of the answer: the answer itself, or in a copy that is none, nothing."""
+
+    def __init__(self, share=1):
+        self.share = share
+
+    def run(self, answers, noise):
+        noise.draw(LaplaceNoise(Fraction(100)))
+        return answers[0] * self.share
+
+
+class CopiesAsAnother(Scaled):
+    def __deepcopy__(self, _):
+        return Scaled(0)
+
+
+class ReducesToAnother(Scaled):
+    def __reduce__(self):
+        return Scaled, (0,)
+
+
+class ReducesToAnotherByProtocol(Scaled):
+    def __reduce_ex__(self, _):
+        return Scaled, (0,)
+
+
+class KeepsAnotherState(Scaled):
+    def __getstate__(self):
+        return {"share": 0}
+
+
+class TakesAnotherState(Scaled):
+    def __setstate__(self, state):
+        self.share = 0
+
+
+class CopiesAsItsAttributeSays(Scaled):
+    def __init__(self):
+        self.share, self.__deepcopy__ = 1, lambda _: Scaled(0)
+
+
+class CopiesAsWhatIsNotThere(Scaled):
+    def __getattr__(self, name):
+        if name.endswith("deepcopy__"):
+            return lambda _: Scaled(0)
+        raise AttributeError(name)
+
+
+class HoldsWhatCopiesAsAnother(Scaled):
+    def __init__(self):
+        self.held = CopiesAsAnother()
+
+    def run(self, answers, noise):
+        return self.held.run(answers, noise)
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        (CopiesAsAnother, "'__deepcopy__'"),
+        (ReducesToAnother, "'__reduce__'"),
+        (ReducesToAnotherByProtocol, "'__reduce_ex__'"),
+        (KeepsAnotherState, "'__getstate__'"),
+        (TakesAnotherState, "'__setstate__'"),
+        (CopiesAsItsAttributeSays, "a copy of the mechanism is another one"),
+        (CopiesAsWhatIsNotThere, "a copy of the mechanism is another one"),
+        (HoldsWhatCopiesAsAnother, "'__deepcopy__'"),
+    ],
+)
+def test_what_is_proved_is_a_true_copy_of_what_is_named(program, why):
+    assert prove(Scaled(0), 1).verdict == "PROVED"
+    with pytest.raises(BadProgram, match=why):
+        prove(program(), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenSum:
+    """Python writes how it is copied; its parts are in sets, too, which have no order."""
+
+    epsilon: Fraction = Fraction(1)
+    names: frozenset[str] = frozenset({"rent", "wages", "taxes", "travel", "food"})
+
+    def run(self, answers, noise):
+        return answers[0] + noise.draw(ONE)
+
+    def align(self, answers, neighbour, noise, output):
+        return [answers[0] - neighbour[0]]
+
+
+def test_a_frozen_dataclass_with_slots_is_proved():
+    assert {"__getstate__", "__setstate__"} <= vars(FrozenSum).keys()
+    assert prove(FrozenSum(), 1).verdict == "PROVED"
+
+
+def _from_minus_one_to_zero(value):
+    return value < 0 and not value < -1
+
+
+def _the_same_of_its_negative(value):
+    return value < 0 and not -value < 1
+
+
+def _from_one(value):
+    return not value < 0 and not value < 1
+
+
+@pytest.mark.parametrize(
+    "is_there", [_from_minus_one_to_zero, _the_same_of_its_negative, _from_one]
+)
+def test_the_answer_to_one_question_is_not_taken_for_that_to_another(is_there):
+    class SaysItThere(Raw):
+        def run(self, answers, noise):
+            value = noise.draw(TEN)
+            return answers[0] + 0 if is_there(value) else 0
+
+    assert prove(SaysItThere(), 1).condition == "output"
 
 
 def test_a_program_may_ask_whether_there_is_something_and_make_text_of_what_it_knows():
@@ -958,6 +1152,18 @@ def _counts_itself():
 _counts_itself.calls = 0
 
 
+class CountsInItsLaw(Noisy):
+    """Its noise changes from run to run, and so does what it says."""
+
+    def __init__(self):
+        self.law = ONE
+
+    def run(self, answers, noise):
+        self.law = LaplaceNoise(self.law.scale + 1)
+        value = noise.draw(ONE)
+        return answers[0] + (0 if self.law.scale > 1000 else value)
+
+
 class CountsItsRuns(Noisy):
     calls = 0
 
@@ -971,6 +1177,7 @@ class CountsItsRuns(Noisy):
     "program",
     [
         CountsItsRuns(),
+        CountsInItsLaw(),
         _calls(lambda: next(_counter) % 1000 == 0),
         _calls(_counts_in_a_list),
         _calls(_counts_itself),

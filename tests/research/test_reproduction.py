@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -130,6 +131,13 @@ def test_the_same_seed_gives_the_same_figures_on_any_number_of_cores(quick, kosa
     ]
     one, two = (dict(finished_figures(plan)) for plan in plans)
     assert as_json(one[4]) == as_json(two[4])
+
+
+def test_figures_are_finished_in_another_thread_as_well(quick, kosarak):
+    plan = ReproductionPlan([kosarak], (4,), runs=100, seed=3, workers=1)
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(lambda: dict(finished_figures(plan))).result()
+    assert as_json(found[4]) == as_json(dict(finished_figures(plan))[4])
 
 
 def test_claims_are_judged_by_the_numbers():

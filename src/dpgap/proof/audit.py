@@ -11,14 +11,16 @@ length.
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
-from dpgap.exact.parameters import many, or_none, positive_integer, rational, require_made
+import numpy as np
+
+from dpgap.exact.parameters import many, or_none, positive_integer, rational, readable, require_made
 from dpgap.proof.auditing import searching
 from dpgap.proof.auditing.calling import Answers, Calls, frequency
 from dpgap.proof.auditing.searching import lower_bound
+from dpgap.proof.checker.numbers import BadProgram, exact
 from dpgap.proof.checker.proving import stated
 
 __all__ = ["AuditResult", "audit", "frequency", "lower_bound"]
@@ -132,19 +134,27 @@ class AuditResult:
 def _neighbours(
     one: Sequence[Any], other: Sequence[Any], sensitivity: Any, monotonic: bool, reach: int | None
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """A pair of neighbours; refuse a pair that the claim is not about."""
+    """A pair of neighbours; refuse a pair that the claim is not about.
+
+    All is computed exactly. Floats may be off by their rounding (0.2 + 0.1 > 0.3), if this is much
+    less than the sensitivity.
+    """
     if len(one) != len(other):
         raise ValueError("neighbours must be pairs of as many answers each")
-    moves = [after - before for before, after in zip(one, other, strict=True)]
+    try:
+        moves = [exact(after) - exact(before) for before, after in zip(one, other, strict=True)]
+    except (BadProgram, RecursionError):  # NumPy has no number of Python for a long double
+        raise ValueError("neighbours must be finite numbers") from None
+    rise, fall = (sum(max(sign * move, 0) for move in moves) for sign in (1, -1))
     most = sensitivity * (len(moves) if reach is None else reach)
-    is_one_way = min(moves, default=0) >= 0 or max(moves, default=0) <= 0
-    slack = len(moves) * max(map(abs, (*one, *other)), default=0) / 2**52  # 0.2 + 0.1 > 0.3
-    if max(map(abs, moves), default=0) > sensitivity + slack or sum(map(abs, moves)) > most + slack:
-        unlike = f"unlike {[*one]} and {[*other]}: state them, or other pairs"
+    floats: list[Any] = [a for a in (*one, *other) if isinstance(a, float | np.floating)]
+    slack = min(exact(sum(abs(np.spacing(a)) for a in floats if a % 1)), sensitivity / 1024)
+    if any(abs(move) > sensitivity + slack for move in moves) or rise + fall > most + slack:
+        near = f"as near as sensitivity {readable(sensitivity)} and reach say"
         raise ValueError(
-            f"neighbours must be as near as sensitivity {sensitivity} and reach say, {unlike}"
+            f"neighbours must be {near}, unlike {[*one]} and {[*other]}: state them, or other pairs"
         )
-    if monotonic and not is_one_way:
+    if monotonic and min(rise, fall) > slack:
         raise ValueError(f"neighbours must move in one direction, unlike {[*one]} and {[*other]}")
     return tuple(one), tuple(other)
 
@@ -234,14 +244,11 @@ def audit(
     or_none(positive_integer)("reach", reach)
     to_search = int(_SHARE_THAT_SEARCHES * most)
     calls = Calls(function, event, batch, bits, progress)
-    claims: dict[str, Any] = {
-        "sensitivity": _plain(stated(mechanism, "sensitivity", sensitivity, 1)),
-        "monotonic": bool(
-            getattr(mechanism, "monotonic", False) if monotonic is None else monotonic
-        ),
-        "reach": getattr(mechanism, "reach", None) if reach is None else reach,
-    }
-    if neighbours is None:
+    claims: dict[str, Any] = {"monotonic": monotonic, "reach": reach}
+    claims |= {name: getattr(mechanism, name, None) for name in claims if claims[name] is None}
+    claims["sensitivity"] = moved = stated(mechanism, "sensitivity", sensitivity, 1)
+    if neighbours is None:  # whole numbers as ints, for functions that accept only these
+        claims["sensitivity"] = moved.numerator if moved.denominator == 1 else float(moved)
         tried = searching.neighbours_to_try(calls, to_search, epsilon=claimed, **claims)
     else:
         pairs = [_neighbours(*pair, **claims) for pair in neighbours]
@@ -256,22 +263,32 @@ def audit(
         for size in (min(_AT_ONCE, runs - done) for done in range(0, runs, _AT_ONCE))
     ]
     hits, others = map(sum, zip(*counted, strict=True))
-    least = lower_bound(hits, others, runs, level, delta=allowed)
     p_value = searching.p_value(hits, others, runs, claimed, allowed, spare=level / 100)
     if p_value > level and not calls.returned:
         who = "run" if hasattr(function, "run") else "function"
         raise ValueError(f"{who} returned None in every call: does it return anything?")
-    claim = claimed, allowed, least, p_value, level
-    counts = found.event.in_words(calls.codes), hits, others, runs
-    looked_at = calls.made, tried.left_out, tried.reason, found.not_looked_at, len(tried.pairs)
     sizes = [len(one) for one, _ in tried.pairs]
     values = [answer for pair in tried.pairs for side in pair for answer in side]
-    ends = (min(sizes), max(sizes)), (min(values), max(values))
-    more = found.event.in_floats, dict(calls.raised), time.perf_counter() - start
-    facts: tuple[Any, ...] = *claim, *pair, *counts, *looked_at, *ends, *more
-    return AuditResult(*facts)
-
-
-def _plain(number: Fraction) -> int | float:
-    """A whole number as an int, for functions that accept only this."""
-    return number.numerator if number.denominator == 1 else float(number)
+    return AuditResult(
+        claimed,
+        allowed,
+        lower_bound(hits, others, runs, level, delta=allowed),
+        p_value,
+        level,
+        found.answers,
+        found.neighbour,
+        found.event.in_words(calls.codes),
+        hits,
+        others,
+        runs,
+        calls.made,
+        tried.left_out,
+        tried.reason,
+        found.not_looked_at,
+        len(tried.pairs),
+        (min(sizes), max(sizes)),
+        (min(values), max(values)),
+        found.event.in_floats,
+        dict(calls.raised),
+        time.perf_counter() - start,
+    )

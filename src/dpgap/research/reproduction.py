@@ -7,10 +7,11 @@ finished. So an interrupted reproduction leaves the finished figures, and nothin
 import json
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
@@ -69,7 +70,8 @@ def _all_results(plan: ReproductionPlan, todo: list[Task]) -> Iterator[tuple[Tas
     work = zip(todo, np.random.SeedSequence(plan.seed).spawn(len(todo)), strict=True)
     pool = ProcessPoolExecutor(plan.workers, mp_context=get_context("spawn"))
     try:
-        with _ignored_by_children():
+        in_main = threading.current_thread() is threading.main_thread()
+        with _ignored_by_children() if in_main else nullcontext():  # else Python lets none set it
             waiting = {pool.submit(run, task, plan.runs, seed): task for task, seed in work}
         yield from ((waiting[future], future.result()) for future in as_completed(waiting))
     finally:

@@ -22,6 +22,11 @@ class Above(Stepwise):
         return [move if outcome else 0], used + outcome
 
 
+def is_float(value):
+    """Whether it is a float: a program must not know it of an unknown."""
+    return isinstance(value, float)
+
+
 CALLS = []
 
 

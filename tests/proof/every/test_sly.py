@@ -556,6 +556,68 @@ class RemembersInDecimals(Above):
         return (above if _Decimals() < 10_000 else answer), used + above
 
 
+class SeesItByFormat(Above):
+    """Says the answer where its class is that of a number."""
+
+    def step(self, used, answer, shared, noise):
+        above = bool(answer + noise.draw(self.law) >= shared)
+        kind = "{.__class__.__name__}".format(answer)  # noqa: UP032
+        return (kind == "float" and answer) or above, used + above
+
+
+class SeesItByAGetter(Above):
+    """The same, by a function that reads attributes."""
+
+    def step(self, used, answer, shared, noise):
+        above = bool(answer + noise.draw(self.law) >= shared)
+        kind = operator.attrgetter("__class__.__name__")(answer)
+        return (kind == "float" and answer) or above, used + above
+
+
+class SeesItByAGetterOfAnotherName(Above):
+    """The same, where the function has another name."""
+
+    def step(self, used, answer, shared, noise):
+        above = bool(answer + noise.draw(self.law) >= shared)
+        return (_reader("__class__.__name__")(answer) == "float" and answer) or above, used + above
+
+
+class SeesItByTypeOfAnotherName(Above):
+    """The same, by `type`."""
+
+    def step(self, used, answer, shared, noise):
+        above = bool(answer + noise.draw(self.law) >= shared)
+        is_float = _kind(answer) == float  # noqa: E721
+        return (is_float and answer) or above, used + above
+
+
+@dataclass(frozen=True)
+class _Zero:
+    """Nothing for who asks for a number, and no change for what is multiplied with it."""
+
+    def item(self):
+        return 0
+
+    def __rmul__(self, other):
+        return other
+
+
+class MultipliesByNothing(Above):
+    """Says the answer, times what calls itself zero."""
+
+    zero = _Zero()
+
+    def step(self, used, answer, shared, noise):
+        above = bool(answer + noise.draw(self.law) >= shared)
+        return (above, answer * self.zero), used + above
+
+    def align_step(self, used, move, outcome):
+        return [move if outcome[0] else 0], used + outcome[0]
+
+
+_reader, _kind = operator.attrgetter, type
+
+
 class SharesWholeNumbers(Above):
     """What is shared is a whole number, and is moved by a half."""
 
@@ -604,6 +666,8 @@ STREAMS = [
     RemembersInAnAttributeThatIsNotThere,
     *(SharesWholeNumbers, SharesForNothing),
     *(SeesItByOperator, SeesItByAPartialFunction, RemembersInDecimals),
+    *(SeesItByFormat, SeesItByAGetter, SeesItByAGetterOfAnotherName, SeesItByTypeOfAnotherName),
+    MultipliesByNothing,
     RemembersInADefault,
     _counting(),
     RemembersInItself,

@@ -24,6 +24,7 @@ from dpgap.proof.auditing import calling
 from dpgap.proof.auditing import outputs as output_columns
 from dpgap.proof.auditing.calling import Answers, Calls, Pair
 from dpgap.proof.auditing.outputs import Codes, Outputs, Part, differs
+from dpgap.proof.checker.numbers import exact
 
 LEVEL = 1e-6
 EPSILON, DELTA = "ε", "δ"
@@ -409,7 +410,7 @@ def _suspicions(
     pair: Pair, sides: Sequence[Outputs], epsilon: float, delta: float, bits: bool, caution: float
 ) -> Iterator[Suspicion]:
     """Events in both directions, built on even rows and judged on odd rows."""
-    moves = [after - before for before, after in zip(*pair, strict=True)]
+    moves = [float(exact(after) - exact(before)) for before, after in zip(*pair, strict=True)]
     parts = output_columns.parts_of(sides, bits=bits, moves=moves)
     made, judged = ([side.rows(slice(start, None, 2)) for side in sides] for start in (0, 1))
     yield Suspicion(-math.inf, -math.inf, *pair, OutputEvent(()))

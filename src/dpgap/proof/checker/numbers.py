@@ -20,28 +20,38 @@ import threading
 from collections import deque, namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from types import (
-    BuiltinFunctionType,
     CodeType,
     FrameType,
     FunctionType,
+    MappingProxyType,
     MemberDescriptorType,
     ModuleType,
 )
 from typing import Any, NoReturn
 
+import numpy as np
+
 Exact = int | Fraction
 Unknown = int | str
+
+
+_LAST = threading.local()
+"""The last `BadProgram` of this thread."""
 
 
 class BadProgram(Exception):  # noqa: N818 - it says what is wrong with the program
     """The program cannot be judged; the message says why."""
 
     __module__ = "dpgap.proof"
+
+    def __init__(self, *message: object) -> None:
+        super().__init__(*message)
+        _LAST.refusal = self
 
 
 class BadNoise(ValueError):  # noqa: N818 - as the two beside it
@@ -70,7 +80,7 @@ def exact(value: Any) -> Exact:
         if not math.isfinite(value):
             raise BadProgram(f"the program computes with {value}, which is not a number to compare")
         return Fraction(value)
-    if hasattr(value, "item"):
+    if vars(np).get(kind.__name__) is kind:
         return exact(value.item())
     raise BadProgram(f"the program computes with a {type(value).__name__}, which is not a number")
 
@@ -132,9 +142,7 @@ class Affine:
     __radd__ = __add__
 
     def __neg__(self) -> "Affine":
-        return affine(
-            _PATH.of(self), {u: -by for u, by in terms_of(self).items()}, -constant_of(self)
-        )
+        return self * -1
 
     def __pos__(self) -> "Affine":
         return self
@@ -187,9 +195,6 @@ class Affine:
             return False
         difference = self - other
         return not (difference < 0) and not (difference > 0)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
 
     def __bool__(self) -> bool:
         return self != 0
@@ -293,9 +298,6 @@ class Condition:
     def __eq__(self, other: object) -> bool:
         return bool(self) == other
 
-    def __ne__(self, other: object) -> bool:
-        return bool(self) != other
-
     __repr__ = __str__ = __format__ = _refuse_text
 
 
@@ -377,25 +379,29 @@ def peeking(code: CodeType) -> set[str]:
 
 _PEEKING = {"PUSH_EXC_INFO": "try", "MATCH_CLASS": "match"}
 SEEING = {
-    *("isinstance", "issubclass", "type", "hasattr", "callable", "id", "is_", "is_not"),
+    *("isinstance", "issubclass", "type", "hasattr", "callable", "id", "is_", "is_not", "isscalar"),
+    *("format", "format_map", "attrgetter", "methodcaller", "KeyWrapper"),  # they hide what they do
     *("random", "default_rng"),
 }
 _OUTSIDE = {
-    *("gc", "sys", "inspect", "ctypes", "importlib", "pickle"),
+    *("gc", "sys", "inspect", "ctypes", "importlib", "pickle", "json", "reprlib"),
     *("random", "secrets", "uuid", "time", "datetime", "os", "posix", "nt"),
 }
 _TOOLS = _OUTSIDE | {"builtins", "types"}
-_REACHING = {
+REACHING = {
     *("eval", "exec", "compile", "globals", "locals", "vars", "__import__", "breakpoint"),
     *("getattr", "setattr", "delattr"),
+    *("__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"),
 }
+"""Names of functions that reach what is hidden; or that say what a copy is, which is proved."""
 _HIDDEN, _PLAIN = ("__", "f_", "gi_"), {"__getitem__", "__init__", "__name__"}
 _OURS = {
     *("dpgap", "builtins", "collections", "dataclasses", "decimal", "fractions", "itertools"),
     *("numpy", "typing"),
 }
 _VALUES = {int, bool, float, complex, str, bytes, Fraction, Decimal, type(None)}
-WRAPPED = ("__func__", "__self__", "__wrapped__", "fget", "func", "args", "keywords")
+_COMPILED = type(len), type(str.format), type(object.__repr__), type("".__repr__)
+"""The types of functions and methods that are not written in Python."""
 
 
 def require_open(mechanism: Any, made: Any) -> list[Any]:
@@ -415,29 +421,33 @@ def require_open(mechanism: Any, made: Any) -> list[Any]:
         record += form_of(part) if kind is Affine else ()
         if id(part) not in seen and kind not in _VALUES:
             seen[id(part)] = part
-            _require_from_known_places(part)
+            require_from_known_places(part)
             waiting += _held(part)
     return record
 
 
-def _require_from_known_places(part: Any) -> None:
+def require_from_known_places(part: Any) -> None:
     """Refuse modules, and objects from modules, that are not on the list of allowed ones."""
     module = _module_of(part)
-    wrong = {module.partition(".")[0]} & _OUTSIDE
-    if isinstance(part, ModuleType):
-        wrong |= {module} & _TOOLS
-    if isinstance(part, BuiltinFunctionType):
-        wrong |= {part.__name__} & (SEEING | _REACHING)
-    is_judge = isinstance(part, ModuleType) and module.startswith("dpgap.proof")
-    if is_judge or module.startswith("numpy.random"):
+    root = module.partition(".")[0]
+    wrong = {root} & _OUTSIDE
+    if root in sys.stdlib_module_names:  # under whatever name the program knows it
+        name = (part if isinstance(part, (type, *_COMPILED)) else type(part)).__name__
+        wrong |= {name} & (SEEING | REACHING) or _hidden({name})
+    reaches = module in _TOOLS or module.startswith("dpgap.proof")
+    if module.startswith("numpy.random") or (reaches and isinstance(part, ModuleType)):
         wrong |= {module}
     _require_none(wrong, "the program")
 
 
+def _hidden(names: Set[str]) -> set[str]:
+    """The names of what Python keeps to itself."""
+    return {name for name in names if name.startswith(_HIDDEN)} - _PLAIN
+
+
 def _module_of(part: Any) -> str:
-    if isinstance(part, ModuleType):
-        return part.__name__
-    return str(getattr(part, "__module__", None) or type(part).__module__)
+    name = "__name__" if isinstance(part, ModuleType) else "__module__"
+    return str(getattr(part, name, None) or type(part).__module__)
 
 
 def _require_none(wrong: Set[str], who: str) -> None:
@@ -449,20 +459,21 @@ def _require_none(wrong: Set[str], who: str) -> None:
 def _held(part: Any) -> Iterator[Any]:
     """The objects that a function, class or object names or holds."""
     kind, top = type(part), _module_of(part).partition(".")[0]
-    if isinstance(part, dict | list | tuple | set | frozenset | deque):
-        yield from part
-        yield from part.values() if isinstance(part, dict) else ()
-    if kind.__module__ in ("builtins", "functools"):  # methods, properties, partial functions
-        held = (getattr(part, name, None) for name in WRAPPED)
-        yield from (each for each in held if not isinstance(each, ModuleType))
-    if top in _OURS or isinstance(part, ModuleType):
+    if isinstance(part, dict | MappingProxyType | list | tuple | set | frozenset | deque):
+        yield from sorted(part, key=repr) if isinstance(part, set | frozenset) else part
+        yield from part.values() if isinstance(part, dict | MappingProxyType) else ()
+    if isinstance(part, _COMPILED):
+        owner = getattr(part, "__self__", None)
+        yield from () if isinstance(owner, ModuleType) else (owner,)
+    if isinstance(part, ModuleType) or (top in _OURS and isinstance(part, type | FunctionType)):
         return
     if isinstance(part, type):
         yield from (*part.__mro__[1:], *members(part))
     elif isinstance(part, FunctionType):
         yield from _used(part)
-    elif top not in sys.stdlib_module_names:
-        yield kind
+    elif top in {*_OURS, "functools", "types"} or top not in sys.stdlib_module_names:
+        # What Python's own objects hold may be the user's; their classes are not read.
+        yield from () if top in sys.stdlib_module_names else (kind,)
         for name in own_names(part):
             if not isinstance(getattr(kind, name, None), cached_property):  # its code is read
                 yield getattr(part, name)
@@ -472,12 +483,10 @@ def _used(function: FunctionType) -> Iterator[Any]:
     """The objects that a function names or keeps; refuse code that does more than compute."""
     code, used = function.__code__, {*names(function.__code__, "GLOBAL")}
     attributes = {*names(code, "ATTR", "METHOD")}
-    asked = {each for each in attributes if each.startswith(_HIDDEN)}
     tools = {str(each.argval) for each in instructions(code) if each.opname == "IMPORT_NAME"}
-    wrong = (asked - _PLAIN) | (used & _REACHING) | (tools & _TOOLS)
-    wrong |= {name for name in tools if name.startswith("dpgap.proof")}
+    wrong = _hidden(attributes) | ({*used, function.__name__} & REACHING) | (tools & _TOOLS)
     if function.__module__ not in sys.stdlib_module_names:
-        wrong |= peeking(code) | ((used | attributes) & SEEING)
+        wrong |= peeking(code) | ((used | attributes) & SEEING) | tools
     _require_none(wrong, function.__qualname__)
     yield from (cell.cell_contents for cell in function.__closure__ or ())
     yield from (function.__defaults__, function.__kwdefaults__, vars(function))
@@ -489,12 +498,10 @@ def _used(function: FunctionType) -> Iterator[Any]:
 
 def own_names(mechanism: Any) -> list[str]:
     """The names of a mechanism's own attributes."""
-    own = {each.name for each in fields(mechanism)} if is_dataclass(mechanism) else set()
+    own = {*getattr(mechanism, "__dict__", ())}
     for base in type(mechanism).__mro__:
         own |= {name for name, each in vars(base).items() if isinstance(each, MemberDescriptorType)}
-    return [
-        name for name in own | {*getattr(mechanism, "__dict__", ())} if hasattr(mechanism, name)
-    ]
+    return [name for name in sorted(own) if hasattr(mechanism, name)]
 
 
 _Named = namedtuple("_Named", ())
@@ -522,8 +529,7 @@ def members(kind: type) -> Iterator[Any]:
 
 def functions_of(value: Any) -> list[FunctionType]:
     """The functions that a class attribute stands for."""
-    parts = [value, getattr(value, "__func__", None)]
-    parts += [getattr(value, each, None) for each in ("fget", "fset", "fdel")]
+    parts = (value, *(getattr(value, each, None) for each in ("__func__", "fget", "fset", "fdel")))
     return [part for part in parts if isinstance(part, FunctionType)]
 
 
@@ -562,8 +568,11 @@ class PathExplorer:
         """Run the body on every path; `stop` leaves one early, before an alignment begins."""
         while True:
             self.start_over()
+            _LAST.refusal = None
             try:
                 body()
+                if _LAST.refusal:  # something caught it, such as a library that prints
+                    raise _LAST.refusal
                 self._ended += 1
             except Stop:
                 if self._began or not self._left:
@@ -631,8 +640,7 @@ class PathExplorer:
             self._replayed += 1
             return known.negative
         if len(self._answered) >= self.most_questions:
-            most = f"{self.most_questions:,}"
-            raise BadProgram(f"the program never stops: it asked {most} questions")
+            raise BadProgram(f"the program never stops: it asked {self.most_questions:,} questions")
         self._replayed += 1
         implied = self.implied(form)
         if implied is not None:

@@ -338,6 +338,9 @@ def _explore(
     if passes and require_open(mechanism, made) != before:
         what = "the program changes what outlives a run, such as an attribute or a global variable"
         raise BadProgram(f"{what}, or keeps an iterator: it could count its calls")
+    copied = passes and hasattr(mechanism, "run")
+    if copied and require_open(mechanism, mechanism) != require_open(made, made):
+        raise BadProgram("a copy of the mechanism is another one: it says how it is copied")
     if passes and all(skeleton.kind is type(None) for skeleton in dependence.laws):
         raise BadProgram("run returned None on every path: does it return anything?")
     return paths, cycle, violation

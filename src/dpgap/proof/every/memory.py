@@ -15,8 +15,8 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from dpgap.proof.checker.numbers import (
+    REACHING,
     SEEING,
-    WRAPPED,
     Violation,
     functions_of,
     instructions,
@@ -24,15 +24,13 @@ from dpgap.proof.checker.numbers import (
     names,
     own_names,
     peeking,
+    require_from_known_places,
 )
 
 _STORES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME")
-_REFUSED = {
-    *("setattr", "delattr", "vars", "globals", "locals", "exec", "eval", "open", "input"),
-    *("__import__", "id", "hash", "breakpoint", "memoryview", "getattr"),
-    *("isinstance", "issubclass", "type", "hasattr", "repr", "str", "format", "callable", "dir"),
-}
+_REFUSED = SEEING | REACHING | {"open", "input", "hash", "memoryview", "repr", "str", "dir"}
 """Names of code that could store a value elsewhere, or see that a program is being proved."""
+_WRAPPED = ("__func__", "__self__", "__wrapped__", "fget", "func", "args", "keywords")
 _MODULES = {"math", "operator", "fractions"}
 _TRUSTED = {"dpgap", "builtins", "fractions", "decimal", "typing"}
 _NUMBERS = (int, float, complex, str, bytes, Fraction, Decimal, range, type(None))
@@ -62,6 +60,7 @@ def _require_method(kind: type, name: str, seen: set[Any]) -> None:
 
 def _is_fixed(value: Any, seen: set[Any]) -> bool:
     """Whether a value is immutable, or code without memory."""
+    require_from_known_places(value)
     functions = functions_of(value)
     if functions:
         for function in functions:
@@ -87,7 +86,7 @@ def _is_fixed(value: Any, seen: set[Any]) -> bool:
         return value.__module__ in _MODULES
     if isinstance(value, _NUMBERS):
         return True
-    wrapped = (getattr(value, name, None) for name in WRAPPED)
+    wrapped = (getattr(value, name, None) for name in _WRAPPED)
     return _is_trusted(type(value)) and all(_is_fixed(each, seen) for each in wrapped)
 
 
@@ -110,9 +109,8 @@ def _require_function(function: FunctionType, seen: set[Any]) -> None:
     ):
         raise _remembers(f"{name} stores something outside its own variables")
     kept = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        if variable != "__class__":
-            kept.append(cell.cell_contents)
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    kept += [cell.cell_contents for variable, cell in cells if variable != "__class__"]
     for variable in set(names(code, "GLOBAL")):
         if variable in function.__globals__:
             kept.append(function.__globals__[variable])
