@@ -384,7 +384,7 @@ def _filled(said: dict[str, str], desk: Desk, data: ListedData) -> dict[str, str
     most = 10 if facts.unknown else min(10, len(facts))
     filled = DEFAULTS | {"topic": name, "k": str(most), "delta": text_of(data.delta / 100)}
     filled |= {field: value for field, value in said.items() if field in filled and value}
-    if topic.of_all or filled["kind"] not in ("top-k", "above"):
+    if topic.of_all or filled["kind"] in ("count", "total"):
         filled["kind"] = topic.of_all or "top-k"
     if not topic.has_unknown_items:
         filled["delta"] = "0"
