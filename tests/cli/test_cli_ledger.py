@@ -448,9 +448,9 @@ def test_a_budget_is_renewed_from_the_command_line_and_says_so(
     assert " 1.25 was spent or reserved since it was opened on " in page
     assert (
         "Before 2026-11-23, a person's privacy loss was at most ε = 1 for all answers together. "
-        "In any other week, it is at most E, if the total is not raised. In n such weeks, it is at "
-        "most n times E, or E alone if each week's table has other people or other events. "
-        "Unspent ε lapses at the end of a week."
+        "In all other weeks: what a week's answers tell about a person is bounded by E; what n "
+        "weeks tell, by n times E, unless each week's table has other people or other events. This "
+        "holds while the total is not raised. Unspent ε lapses at the end of a week."
     ) in html.unescape(page)
     _run("ledger", "renew", *BUDGET, "--off")
     assert "renewed" not in _run("ledger", "show", *BUDGET)
@@ -484,13 +484,13 @@ def test_the_page_says_how_much_a_week_may_tell_whose_total_was_raised(clock: Cl
     clock("2026-11-26")
     account.reserve(Fraction(1, 2), "all of the new week").settle(Fraction(1, 3))
     late.settle(Fraction(1, 5))
-    assert "In one week, a person's privacy loss is at most E, if the total is not" in _page()
+    assert "What a week's answers tell about a person is bounded by E; what n weeks" in _page()
     more = account.total + Fraction(1, 4)
     _run("ledger", "raise", *BUDGET, "--epsilon", str(more), "--reason", "a second survey")
     account.reserve(Fraction(1, 3), "what was raised")
     more_that_week = (
-        "In the week from 2026-11-23, a person's privacy loss is at most ε = 0.75. In any other "
-        "week, it is at most E, if the total is not raised. In n such weeks, it is at most n times "
+        "In the week from 2026-11-23, a person's privacy loss is at most ε = 0.75. In all other "
+        "weeks: what a week's answers tell about a person is bounded by E; what n weeks tell, by n "
     )
     assert more_that_week in _page()
     clock("2026-12-10")
@@ -511,7 +511,7 @@ def test_the_page_forgets_no_week_that_could_cost_more_than_the_others(clock: Cl
     first = (
         "Before 2026-10-05, a person's privacy loss was at most ε = 2.9 for all answers together"
     )
-    assert f"{first}. In any other week, it is at most E, if the total is not raised. " in _page()
+    assert f"{first}. In all other weeks: what a week's answers tell about a person is" in _page()
     _run(*renew, "0.5")
     for day in ("2026-10-12", "2026-10-19", "2026-10-26"):
         clock(day)
