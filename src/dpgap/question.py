@@ -1033,16 +1033,24 @@ class Question:
         if self.where is not None and of_all:
             yield "If you expected more: check the filter. It may keep no rows."
 
-    def forms_of_dates(self) -> Iterable[str]:
-        """How text in another encoding is read, and dates in text by a filter."""
+    def misread(self) -> Sequence[str]:
+        """What is wrong if the encoding is not the one that was stated."""
         text = "text with letters such as é and ö"
         lost = {"utf-8": f"not UTF-8, {text} is missing", "latin-1": f"UTF-8, {text} is misread"}
-        said = [f"If the file is {lost[self.encoding]}."] if self.encoding in lost else []
+        return [f"If the file is {lost[self.encoding]}."] if self.encoding in lost else []
+
+    def forms_of_values(self) -> Iterable[str]:
+        """How a filter reads dates and numbers in text."""
+        said, families = [], dict(self.columns)
         # The normal form may be longer than users may write.
         clause = _Reader(str(self.where)).read() if self.where else Joined("and", ())
         for it in comparisons_of(clause):
             column = f"column {printable(it.column)!r}"
-            if it.form is not None:
+            is_text = families.get(it.column) == "text" and self.decimal == "."
+            if is_text and isinstance((*it.literals, "")[0], Decimal):
+                comma = "For 16,48 in a file, state decimal ','."
+                said.append(f"In {column}, only text such as 16.48 is read as a number. {comma}")
+            elif it.form is not None:
                 said.append(f"In {column}, only text in the form {it.form} is read as a date.")
             elif it.sign in ORDERS and _ISO_DAY.match(str(it.literals[0])):
                 as_text = f"If {column} is text, its dates must be written as 2026-10-01."
@@ -1208,7 +1216,7 @@ def read_counting(
 def _read(names: Iterable[str], stated: Mapping[str, Any]) -> dict[str, Any]:
     """The values of the stated keywords, as a question holds them."""
     if stated.get("decimal") == ",":
-        _refuse_thousands(stated)
+        refuse_thousands(stated)
     held = {}
     for name in names:
         if (given := stated.get(name)) is not None:
@@ -1217,7 +1225,7 @@ def _read(names: Iterable[str], stated: Mapping[str, Any]) -> dict[str, Any]:
     return held
 
 
-def _refuse_thousands(stated: Mapping[str, Any]) -> None:
+def refuse_thousands(stated: Mapping[str, Any]) -> None:
     """Refuse 1.500 in text beside a file with a decimal comma: it may mean 1500, or 1.5."""
 
     def why(text: str) -> str:

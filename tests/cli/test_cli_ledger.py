@@ -447,7 +447,8 @@ def test_a_budget_is_renewed_from_the_command_line_and_says_so(
     assert "<strong><bdi>sales</bdi></strong>: the budget is E = 0.5 a week. " in page
     assert " 1.25 was spent or reserved since it was opened on " in page
     assert (
-        "Before 2026-11-23, a person's privacy loss was at most ε = 1 for all answers together. "
+        "Before 2026-11-23, the privacy loss of somebody in the table was at most ε = 1 for "
+        "all answers together. "
         "In all other weeks: what a week's answers tell about a person is bounded by E; what n "
         "weeks tell, by n times E, unless each week's table has other people or other events. This "
         "holds while the total is not raised. Unspent ε lapses at the end of a week."
@@ -480,7 +481,10 @@ def test_the_page_says_how_much_a_week_may_tell_whose_total_was_raised(clock: Cl
     account = Ledger("budget.db").account("sales")
     late = account.reserve(Fraction(1, 4), "settled in the week after")
     account.reserve(Fraction(1, 8), "never settled")
-    assert "In the week from 2026-11-16, a person's privacy loss is at most ε = 2. " in _page()
+    assert (
+        "In the week from 2026-11-16, the privacy loss of somebody in the table is at most ε = 2. "
+        in _page()
+    )
     clock("2026-11-26")
     account.reserve(Fraction(1, 2), "all of the new week").settle(Fraction(1, 3))
     late.settle(Fraction(1, 5))
@@ -489,7 +493,8 @@ def test_the_page_says_how_much_a_week_may_tell_whose_total_was_raised(clock: Cl
     _run("ledger", "raise", *BUDGET, "--epsilon", str(more), "--reason", "a second survey")
     account.reserve(Fraction(1, 3), "what was raised")
     more_that_week = (
-        "In the week from 2026-11-23, a person's privacy loss is at most ε = 0.75. In all other "
+        "In the week from 2026-11-23, the privacy loss of somebody in the table is at most "
+        "ε = 0.75. In all other "
         "weeks: what a week's answers tell about a person is bounded by E; what n weeks tell, by n "
     )
     assert more_that_week in _page()
@@ -505,11 +510,15 @@ def test_the_page_forgets_no_week_that_could_cost_more_than_the_others(clock: Cl
     _run(*renew, "1")
     account = Ledger("budget.db").account("sales")
     account.reserve(Fraction(29, 10), "in the first week").settle(Fraction(29, 10))
-    assert "In the week from 2026-08-31, a person's privacy loss is at most ε = 3. " in _page()
+    assert (
+        "In the week from 2026-08-31, the privacy loss of somebody in the table is at most ε = 3. "
+        in _page()
+    )
     clock("2026-10-05")
     account.reserve(HALF, "five weeks later")
     first = (
-        "Before 2026-10-05, a person's privacy loss was at most ε = 2.9 for all answers together"
+        "Before 2026-10-05, the privacy loss of somebody in the table was at most ε = 2.9 for "
+        "all answers together"
     )
     assert f"{first}. In all other weeks: what a week's answers tell about a person is" in _page()
     _run(*renew, "0.5")
@@ -518,13 +527,15 @@ def test_the_page_forgets_no_week_that_could_cost_more_than_the_others(clock: Cl
         account.reserve(HALF, "each week")
         _run("ledger", "raise", *BUDGET, "--epsilon", str(account.total + 1), *WHY)
     said = _page()
-    assert (
-        f"{first}. In the week from 2026-10-12, a person's privacy loss is at most ε = 1.5" in said
-    )
+    second = "In the week from 2026-10-12, the privacy loss of somebody in the table is at most"
+    assert f"{first}. {second} ε = 1.5" in said
     assert "In every other week with a larger total, it is at most ε = 1. " in said
     _run("ledger", "renew", *BUDGET, "--off")
     _run("ledger", "renew", *BUDGET, "--every", "day", "--epsilon", "0.25")
-    assert "Before 2026-10-26, a person's privacy loss was at most ε = 4.4 for all" in _page()
+    assert (
+        "Before 2026-10-26, the privacy loss of somebody in the table was at most ε = 4.4 for all"
+        in _page()
+    )
 
 
 def test_a_budget_that_keeps_unspent_epsilon_grows_only_in_periods_with_a_charge() -> None:

@@ -355,8 +355,8 @@ def test_what_is_not_utf_8_is_misread_or_missing(tmp_path: Path) -> None:
         dpgap.count(_written(tmp_path, ROWS.encode(stated)), **asked, encoding=stated).findings
         for stated in ("utf-8", "cp1252", "utf-16")
     ]
-    assert said[0][0] == "If the file is not UTF-8, text with letters such as é and ö is missing."
-    assert said[1][0] == "If the file is UTF-8, text with letters such as é and ö is misread."
+    assert said[0][-1] == "If the file is not UTF-8, text with letters such as é and ö is missing."
+    assert said[1][-1] == "If the file is UTF-8, text with letters such as é and ö is misread."
     assert not any("UTF-8" in each for each in said[2])
 
 

@@ -72,7 +72,8 @@ def read_url(url: object) -> Address:
     except (SQLAlchemyError, ValueError, TypeError):
         raise ValueError(f"ledger must be a URL such as {_ACCEPTED}") from None
     kind, name = parsed.get_backend_name(), parsed.database or ""
-    if "@" in f"{parsed.host}" or (parsed.host and "@" in name):  # its end may be of the password
+    # What stands before or after the @ may be a part of the password.
+    if "@" in f"{parsed.host}" or (parsed.host and "@" in (name or str(url).partition("?")[2])):
         raise ValueError("ledger must be an address: write @ in a password as %40")
     if kind in ("postgresql", "postgres"):
         server = parsed.set(drivername="postgresql+psycopg")
@@ -322,8 +323,8 @@ class Rows:
         found = self.find(dataset, **wanted)
         if not found:
             raise LedgerError(
-                f"the ledger {self._where} has no data set {dataset!r}: make it with "
-                "`dpgap ledger create`"
+                f"the ledger {self._where} has no data set {dataset!r}. It has: "
+                f"{', '.join(self.datasets()[:9]) or 'none'}. `dpgap ledger create` makes one"
             )
         if found[-1].hash != found[-1].seal():
             raise LedgerError(

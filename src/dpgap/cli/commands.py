@@ -106,9 +106,6 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except (UsageError, typer.Exit, typer.Abort):
             raise
-        except SystemExit:
-            words = "the module or its function ends Python (SystemExit): nothing was judged"
-            raise UsageError(words) from None
         except (Exception, KeyboardInterrupt) as error:
             let_go_if_broken(sys.stdout)
             if not isinstance(error, BrokenPipeError):  # the reader of the pipe is gone

@@ -212,7 +212,7 @@ def verify(
 
     if (file is None) == (ledger is None) or (file is not None and dataset is not None):
         raise ValueError("state either FILE or --ledger; --dataset goes with --ledger only")
-    if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
+    if head is not None and not re.fullmatch("[0-9a-f]{64}", head := head.lower()):
         raise UsageError("a head has 64 hexadecimal digits")
     if file is None:
         flaws, notes = _opened(ledger or "").verify(dataset, head=head), list[str]()

@@ -12,6 +12,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -81,25 +82,22 @@ def is_address(name: str | None, options: NamedTuple) -> bool:
 
 def prove_addressed(address: str, claimed: Claimed, as_json: bool) -> None:
     """Prove or refute the mechanism at an address."""
-    from dpgap.proof import BadProgram, Stepwise, prove, prove_every
+    from dpgap.proof import Stepwise, prove, prove_every
     from dpgap.proof.addresses import made_at, sample_of
     from dpgap.proof.checker.proving import stated
 
     claimed = claimed._replace(n=3 if claimed.n is None else claimed.n)
     given = [name for name in ("epsilon", "sensitivity") if getattr(claimed, name) is not None]
-    with progress("Proving", is_quiet=as_json):
-        try:
-            mechanism = made_at(address)
-            sample = sample_of(address, mechanism)
-            if isinstance(mechanism, Stepwise) and given:
-                raise UsageError(f"--{given[0]} is not for a Stepwise: {address} states its own")
-            if isinstance(mechanism, Stepwise):
-                proof, many = prove_every(mechanism, ties=claimed.ties), "every n"
-            else:
-                proof, many = prove(mechanism, **claimed._asdict()), f"n = {claimed.n}"
-            epsilon = stated(sample, "epsilon", claimed.epsilon)
-        except (BadProgram, TypeError, ValueError) as error:  # nothing was proved
-            raise UsageError(str(error)) from None
+    with _judging("Proving", None, as_json):
+        mechanism = made_at(address)
+        sample = sample_of(address, mechanism)
+        if isinstance(mechanism, Stepwise) and given:
+            raise UsageError(f"--{given[0]} is not for a Stepwise: {address} states its own")
+        if isinstance(mechanism, Stepwise):
+            proof, many = prove_every(mechanism, ties=claimed.ties), "every n"
+        else:
+            proof, many = prove(mechanism, **claimed._asdict()), f"n = {claimed.n}"
+        epsilon = stated(sample, "epsilon", claimed.epsilon)
     row = json.dumps(
         {"address": address, "n": many, "epsilon": epsilon} | _of_proof(proof), default=str
     )
@@ -109,22 +107,34 @@ def prove_addressed(address: str, claimed: Claimed, as_json: bool) -> None:
 
 def audit_addressed(address: str, audited: Audited, as_json: bool) -> None:
     """Audit the function at an address."""
-    from dpgap.proof import BadProgram, audit
+    from dpgap.proof import audit
     from dpgap.proof.addresses import function_at
 
     given: dict[str, Any] = audited._asdict() | {"monotonic": audited.monotonic or None}
-    with progress("Auditing", audited.samples, is_quiet=as_json) as update:
-        try:
-            function = function_at(address)
-            result = audit(function, **given, progress=lambda done: update(completed=done))
-        except (BadProgram, TypeError, ValueError) as error:  # nothing was audited
-            raise UsageError(str(error)) from None
+    with _judging("Auditing", audited.samples, as_json) as update:
+        function = function_at(address)
+        result = audit(function, **given, progress=lambda done: update(completed=done))
     if as_json:
         found = asdict(result) | {"address": address, "rejected": result.rejected}
         typer.echo(json.dumps(found, default=str))
     else:
         typer.echo(f"{result}\n{address}: {'REJECTED' if result.rejected else 'not rejected'}")
     raise typer.Exit(int(result.rejected))
+
+
+@contextmanager
+def _judging(doing: str, total: int | None, as_json: bool) -> Iterator[Callable[..., None]]:
+    """Show progress; report what the user's code does wrong, so that nothing was judged."""
+    from dpgap.proof import BadProgram
+
+    with progress(doing, total, is_quiet=as_json) as update:
+        try:
+            yield update
+        except (BadProgram, TypeError, ValueError) as error:
+            raise UsageError(str(error)) from None
+        except SystemExit:
+            why = "the module or its function ends Python (SystemExit): nothing was judged"
+            raise UsageError(why) from None
 
 
 # --------------------------------------------------------------------------------------------------

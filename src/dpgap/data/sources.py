@@ -182,10 +182,12 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
         raise ValueError(
             "table must name a table in its address: postgresql://user@host/database?table=sales"
         )
-    place, scheme = parts.netloc + parts.path, parts.scheme
-    if scheme in IN_FILES and not (os.path.isfile(place) or place.startswith(_IN_A_CLOUD)):
-        here = f": for a file in this folder, write {scheme}://{place.lstrip('/')}"
-        raise FileNotFoundError(f"there is no file {place!r}{here if place[:1] == '/' else ''}")
+    path, scheme = parts.netloc + parts.path, parts.scheme
+    if scheme in IN_FILES and not (os.path.isfile(path) or path.startswith(_IN_A_CLOUD)):
+        here = f": for a file in this folder, write {scheme}://{path.lstrip('/')}"
+        # Before an @, a server's address has a password.
+        here = f"there is no file {path.rpartition('@')[2]!r}{here if path[:1] == '/' else ''}"
+        raise FileNotFoundError(here)
     try:
         import ibis
 

@@ -61,7 +61,8 @@ def dataset(at: ProgramAtData) -> dict[str, Any]:
 def plan(at: ProgramAtData, question: PlanBody) -> dict[str, Any]:
     """The expected errors of a question. Nothing is spent."""
     with in_our_words():
-        expected = at.desk.expect(at.visitor, at.data, FilledForm.read(question.said()))
+        form = FilledForm.read(question.said(), at.data.decimal)
+        expected = at.desk.expect(at.visitor, at.data, form)
     rows = [
         row._asdict() | {"epsilon": readable_text(row.epsilon), "left": readable_text(row.left)}
         for row in expected.rows

@@ -15,6 +15,7 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 import threading
 import time
@@ -187,7 +188,8 @@ class Auth:
                 except (FileFaults, OSError) as error:
                     folder = f"{self._file.path.parent}/"
                     if stamp != self._logged:
-                        log.error("%s", printable(str(error).replace(folder, "")))
+                        said = re.sub(r"dpgap-[\w-]{9,}", "dpgap-…", str(error).replace(folder, ""))
+                        log.error("%s", printable(said))
                     self._logged = stamp
                     raise Refused(503, _FAULT) from None
                 self._seen = stamp

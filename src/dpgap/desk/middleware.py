@@ -44,7 +44,7 @@ ENTER = 401, "Enter first: with the link that the desk printed, or with your tok
 NOT_THERE = 404, "There is nothing here under this name."
 
 _LEDGER = "The ledger cannot be reached or written just now: nothing is released."
-BUSY = f"The ledger was locked for {BUSY_SECONDS} seconds. Nothing was charged. Ask again later."
+BUSY = f"The ledger was busy for {BUSY_SECONDS} seconds. Try again later: paid answers are kept."
 _KEY_USED = "This request key was used for another question: send a new key. Nothing was charged."
 _OTHER_TABLE = (
     "The budget is for another table, unit or columns than the desk has counted: tell your "

@@ -356,7 +356,7 @@ def _question_page(
     expected = form = None
     try:
         with in_our_words():
-            form = FilledForm.read(said)
+            form = FilledForm.read(said, data.decimal)
             expected = desk.expect(visitor, data, form)
     except Refused as why:
         refused = refused or why

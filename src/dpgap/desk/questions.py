@@ -27,7 +27,7 @@ from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.pipelines.plan import Expected, Plan, plan
 from dpgap.pipelines.routes import Expectation, HistogramRoute, HybridRoute
 from dpgap.pipelines.tables import answer, pipeline_of
-from dpgap.question import HISTOGRAM, KINDS, METHODS, Question, one_of, read_wanted
+from dpgap.question import HISTOGRAM, KINDS, Question, one_of, read_wanted, refuse_thousands
 
 # --------------------------------------------------------------------------------------------------
 # A client's question: a topic and a few checked numbers. No text of a client reaches an engine.
@@ -78,9 +78,14 @@ class FilledForm:
     fresh: bool
 
     @classmethod
-    def read(cls, said: Mapping[str, str]) -> "FilledForm":
-        """The form with these fields, if all are valid; missing fields get their defaults."""
+    def read(cls, said: Mapping[str, str], decimal: str | None = None) -> "FilledForm":
+        """The form with these fields, if all are valid; missing fields get their defaults.
+
+        `decimal` is the decimal mark of the table: with a comma, 1.500 may mean 1500.
+        """
         text = {name: said.get(name, default) for name, default in DEFAULTS.items()}
+        if decimal == ",":
+            refuse_thousands({"threshold": text["threshold"]})
         kind, k, sizes = one_of("kind", text["kind"], KINDS), text["k"], text["sizes"].strip()
         if not (k.isascii() and k.isdigit() and len(k) <= 4 and 1 <= int(k) <= _MOST):
             raise ValueError(f"k must be a whole number from 1 to {_MOST}")
@@ -91,10 +96,9 @@ class FilledForm:
         fresh = one_of("fresh", text["fresh"], ("", "yes"))
         if sizes and not _SIZES.fullmatch(sizes):
             raise ValueError("sizes must be ranks and counts such as 1:9000, 10:2000")
-        method = one_of("method", text["method"], (*METHODS, HISTOGRAM))
         stated: dict[str, Any] = {"epsilon": exact["epsilon"]}
         if kind in ("top-k", "above"):
-            stated |= {"k": int(k), "delta": exact["delta"], "method": method}
+            stated |= {"k": int(k), "delta": exact["delta"], "method": text["method"]}
         if kind == "above":
             stated["threshold"] = exact["threshold"]
         wanted = read_wanted(kind, stated)

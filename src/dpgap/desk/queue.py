@@ -449,7 +449,7 @@ class Asking:
         desk = self._desk
         begun = desk.release_clock.clock()
         with in_our_words():
-            form = FilledForm.read(said)
+            form = FilledForm.read(said, data.decimal)
         of_one = sum(task.get_name() == visitor.name for task in desk.under_way)
         if len(desk.under_way) >= _WAITING or of_one >= _OF_ONE:
             raise Refused(503, "Too many questions are under way. Try again in a moment.")

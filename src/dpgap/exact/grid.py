@@ -9,7 +9,6 @@ value nor a position.
 
 import sys
 from collections.abc import Sequence
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -78,14 +77,13 @@ class Grid(NamedTuple):
         return _rounded_steps(array, self.step, name)
 
     def steps_of_one(self, answer: Any) -> int:
-        """One answer as whole steps. A sum of PostgreSQL may be a whole `Decimal`."""
-        answer = round(answer) if type(answer) is Decimal and answer == round(answer) else answer
+        """One answer as whole steps. Only its type decides whether it is refused."""
         if isinstance(answer, int) and not isinstance(answer, bool) and self.declared is None:
             whole = int.__int__(answer)  # no method of a subclass is called, now or later
             _require_range(whole, whole, "answer")
             return whole
         if not isinstance(answer, int | float | np.generic):
-            raise TypeError(f"answer must be one int or float, not {type(answer).__name__}")
+            raise TypeError(f"answer must be one int, or a float, not {type(answer).__name__}")
         return int(self.steps(np.array([answer]), "answer")[0])
 
 

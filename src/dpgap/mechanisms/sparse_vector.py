@@ -338,7 +338,7 @@ class Run(ProcessBound):
         that noise lifted from far below, nearly 0. If n questions are asked, `1 - 0.05 / n` is a
         level for all of them at once.
         """
-        if answer.made_by not in (None, self._mechanism):
+        if getattr(answer, "made_by", self) not in (None, self._mechanism):
             raise ValueError("answer must be of this run: another mechanism has other noise")
         if answer.gap is None or answer.branch is None:
             raise ValueError("answer must be above the threshold: others have no bound")

@@ -71,7 +71,7 @@ def _cut(release: Release) -> Iterator[str]:
             off = f"{'the total' if question.is_of_all else 'totals'} may be too low"
             off += " or too high" if question.at_least else " (too high, if amounts are negative)"
         yield f"Each {column_name(question.unit)} {', and '.join(limits)}, so {off}."
-    yield from attempted("dates", (), lambda: tuple(question.forms_of_dates()))
+    yield from attempted("dates", (), lambda: tuple(question.forms_of_values()))
     answers = release.answers if isinstance(release, ReleasesByGroup) else [release]
     found = [it for it in answers if isinstance(it, TableRelease) and it.route is None]
     has_others = any(it.indices.size not in (0, question.items) for it in found)
@@ -184,13 +184,16 @@ def general_findings(release: Selected | Total | ReleasesByGroup) -> tuple[str, 
 
     A release by group says each sentence once.
     """
+    question = question_of(release)
+    misread = () if question is None else tuple(question.misread())
     if isinstance(release, Selected):
         facts = attempted("findings", None, _facts, release)
-        return _said(release, facts, (_general,)) if facts and release.indices.size else ()
+        own = _said(release, facts, (_general,)) if facts and release.indices.size else ()
+        return own + misread
     answers = release.answers if isinstance(release, ReleasesByGroup) else ()
     said = (sentence for answer in answers for sentence in general_findings(answer))
     of_each = (sentence.replace("Claims about", "In each group, claims about") for sentence in said)
-    return tuple(dict.fromkeys(of_each))
+    return tuple(dict.fromkeys((*of_each, *misread)))
 
 
 def _said(release: Selected, facts: Facts, kinds: Sequence[Kind]) -> tuple[str, ...]:

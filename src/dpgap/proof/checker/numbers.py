@@ -17,6 +17,7 @@ import reprlib
 import signal
 import sys
 import threading
+from array import array
 from collections import deque, namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext
@@ -382,6 +383,8 @@ SEEING = {
     *("isinstance", "issubclass", "type", "hasattr", "callable", "id", "is_", "is_not", "isscalar"),
     *("format", "format_map", "attrgetter", "methodcaller", "KeyWrapper"),  # they hide what they do
     *("random", "default_rng"),
+    *("dtype", "isrealobj", "iscomplexobj", "isdtype", "issubdtype", "can_cast", "common_type"),
+    *("result_type", "min_scalar_type", "typename"),  # an unknown is an object to NumPy
 }
 _OUTSIDE = {
     *("gc", "sys", "inspect", "ctypes", "importlib", "pickle", "json", "reprlib"),
@@ -462,6 +465,8 @@ def _held(part: Any) -> Iterator[Any]:
     if isinstance(part, dict | MappingProxyType | list | tuple | set | frozenset | deque):
         yield from sorted(part, key=repr) if isinstance(part, set | frozenset) else part
         yield from part.values() if isinstance(part, dict | MappingProxyType) else ()
+    if isinstance(part, np.ndarray | bytearray | array):
+        yield from part.ravel().tolist() if isinstance(part, np.ndarray) else part
     if isinstance(part, _COMPILED):
         owner = getattr(part, "__self__", None)
         yield from () if isinstance(owner, ModuleType) else (owner,)
@@ -486,7 +491,7 @@ def _used(function: FunctionType) -> Iterator[Any]:
     tools = {str(each.argval) for each in instructions(code) if each.opname == "IMPORT_NAME"}
     wrong = _hidden(attributes) | ({*used, function.__name__} & REACHING) | (tools & _TOOLS)
     if function.__module__ not in sys.stdlib_module_names:
-        wrong |= peeking(code) | ((used | attributes) & SEEING) | tools
+        wrong |= peeking(code) | ((used | attributes) & {*SEEING, "cache_info"}) | tools
     _require_none(wrong, function.__qualname__)
     yield from (cell.cell_contents for cell in function.__closure__ or ())
     yield from (function.__defaults__, function.__kwdefaults__, vars(function))
