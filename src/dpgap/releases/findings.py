@@ -243,7 +243,7 @@ def _general(release: Selected, facts: Facts) -> Iterator[str]:
             yield "Of several p, the least may be below 0.05 by luck."
         if sure is not None and by_leads is not None and (sure & ~by_leads).any():
             line = separated(release.line or Fraction())
-            yield f"If a sure item has a large p, its measurement alone shows that it is above {line}."
+            yield f"If a sure item has a large p, its measurement alone proves it is above {line}."
 
 
 def _little(release: Measured, facts: Facts) -> Iterator[str]:
