@@ -113,9 +113,9 @@ def _is_caught(wrong: int, runs: int) -> bool:
     return stats.binomtest(wrong, runs, 0.05, alternative="greater").pvalue < 1e-6
 
 
-def _require(tally: Counter[str], runs: int) -> None:
+def _require(tally: Counter[str], runs: int, *, says_nothing: bool = False) -> None:
     assert not [kind for kind in KINDS if _is_caught(tally[f"{kind}, wrong"], runs)], tally
-    assert any(tally[f"{kind}, said"] for kind in KINDS)
+    assert says_nothing != any(tally[f"{kind}, said"] for kind in KINDS)
 
 
 TABLES = {
@@ -150,7 +150,8 @@ def test_findings_hold_on_ties_and_flat_counts(table: str, way: str, runs: int) 
 
     tally = _tally(ask, runs)
     print(table, way, sorted(tally.items()))
-    _require(tally, runs)
+    # Of equal counts that are read off, nothing is ever sure.
+    _require(tally, runs, says_nothing=(table, way) == ("flat", "read off"))
     assert _is_caught(tally["too sure"], runs)
 
 
