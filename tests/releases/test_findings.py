@@ -231,9 +231,7 @@ def test_what_is_surely_above_and_what_is_not():
     )
     weak = replace(release, evidence=Evidence((1.0, 2.0, 3.0), (SCALE,) * 3))
     assert weak.findings[0] == "All three are surely above 6,000."
-    by_measuring = (
-        "If a sure item has a large p, its measurement alone proves it is above 6,000."
-    )
+    by_measuring = "If a sure item has a large p, its measurement alone proves it is above 6,000."
     assert weak.findings[-1] == by_measuring
     assert by_measuring not in release.findings
     one = replace(weak, **_measured(release, 9000, 6002, 6001))
