@@ -125,7 +125,7 @@ LITERAL = "a number, 'text', true or false"
         ("day(a, 'DD.MM.YYYY') between '2024-01-31' and 'x'", 47, "is compared with days"),
         ("x > 10,50", 7, "the end after '10': write 10.50, as decimals have a point"),
         ("(x between -1,5 and 2)", 14, "expected and after '-1': write -1.5, as decimals"),
-        ("a = 1,000", 6, "write 1000 or 1.0, as decimals have a point"),
+        ("a = 1,000", 6, "write 1000 or 1.000, as decimals have a point"),
         ("a = 1 b = 2", 7, "expected and, or, or the end after '1'"),
         ("a = 1)", 6, "expected and, or, or the end after '1'"),
         ("(a = 1", 7, "expected and, or, or ) after '1'"),

@@ -132,14 +132,14 @@ def _dollar() -> AbstractContextManager[Any]:
 
 def _route_by_total() -> AbstractContextManager[Any]:
     """A route that hangs on how many counts are odd, and not on the look."""
-    right = MeasuredTopK.taken
+    right = MeasuredTopK.choose_route
 
-    def taken(pipeline: MeasuredTopK, candidates: Any) -> Any:
+    def choose_route(pipeline: MeasuredTopK, candidates: Any) -> Any:
         _, (looked, n, _) = right(pipeline, candidates)
         odd = int((candidates.private_answers % 2).sum()) % 2
         return pipeline.looking.routes[odd], (looked, n, odd)
 
-    return mock.patch.object(MeasuredTopK, "taken", taken)
+    return mock.patch.object(MeasuredTopK, "choose_route", choose_route)
 
 
 def _everything_kept() -> AbstractContextManager[Any]:

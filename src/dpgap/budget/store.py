@@ -323,8 +323,8 @@ class Rows:
         found = self.find(dataset, **wanted)
         if not found:
             raise LedgerError(
-                f"the ledger {self._where} has no data set {dataset!r}. It has: "
-                f"{', '.join(self.datasets()[:9]) or 'none'}. `dpgap ledger create` makes one"
+                f"the ledger {self._where} has no data set {dataset!r}: make it with `dpgap ledger "
+                f"create`. It has: {', '.join(self.datasets()[:9]) or 'none so far'}"
             )
         if found[-1].hash != found[-1].seal():
             raise LedgerError(

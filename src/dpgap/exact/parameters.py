@@ -191,11 +191,10 @@ def with_point(text: str) -> str:
     """A number with a decimal comma, written with a point; "" if it is no such number.
 
     >>> with_point("-1,5"), with_point("1,000"), with_point("fig")
-    ('-1.5', '1000 or 1.0', '')
+    ('-1.5', '1000 or 1.000', '')
     """
     is_whole = re.fullmatch("[+-]?[1-9][0-9]{0,2},[0-9]{3}", text)  # 1,000 may mean a thousand
-    short = re.sub("(?<=[0-9])0{1,2}$", "", text.replace(",", "."))  # as 1.500 may, too
-    point = f"{text.replace(',', '')} or {short}" if is_whole else text.replace(",", ".")
+    point = f"{text.replace(',', '')} or " * bool(is_whole) + text.replace(",", ".")
     return point if re.fullmatch("[+-]?[0-9]+,[0-9]+", text) else ""
 
 
