@@ -318,6 +318,11 @@ class Rows:
         given = {it: wanted[it] for it in wanted if it in known and wanted[it] not in (None, "")}
         return self._read(_finding(self.layout, tuple(given)), {"dataset": dataset, **given})
 
+    def keyed(self, dataset: str, key: str) -> Entry | None:
+        """The entry with a key."""
+        found = self.find(dataset, key=key)
+        return next((entry for entry in found if entry.key == key), None)
+
     def require(self, dataset: str, **wanted: Any) -> list[Entry]:
         """What `find` finds. The last entry must be there and match its hash."""
         found = self.find(dataset, **wanted)
@@ -473,14 +478,15 @@ class Rows:
         added = sql.func.sum(sql.func.length(self._documents.c.document))
         return self.connection.scalar(self._kept(dataset).with_only_columns(added)) or 0
 
-    def usage(self, dataset: str, person: str, since: str, until: str) -> tuple[int, int]:
-        """A person's requests and archived characters from one time to another, as two counts."""
+    def usage(self, dataset: str, person: str, since: str, until: str) -> tuple[int, int, int]:
+        """A person's charged and free requests, and archived characters, between two times."""
         entry = self._table.c
         found = self._of(dataset, entry.person == person, entry.at >= since, entry.at < until)
-        requests = sql.func.count(sql.case((entry.kind == entries.RESERVE, 1)))
+        charged = sql.func.count(sql.case((entry.kind == entries.RESERVE, 1)))
+        free = sql.func.count(sql.case((entry.kind == entries.AGAIN, 1)))
         characters = sql.func.coalesce(sql.func.sum(entry.length), 0)
-        counted = self.connection.execute(found.with_only_columns(requests, characters)).one()
-        return counted[0], counted[1]
+        counted = self.connection.execute(found.with_only_columns(charged, free, characters)).one()
+        return counted[0], counted[1], counted[2]
 
     def now(self) -> str:
         """The time by the database's clock, in UTC and as entries write it."""

@@ -471,10 +471,11 @@ def _words(
 
 def _line(entry: "Entry", longest: int | None) -> str:
     kind, period = entry.kind, entry.period
-    ended = "" if entry.reservation is None else f" of {entry.reservation}"
+    paid_by = entry.extra.get("paid_by", entry.reservation)
+    ended = "" if paid_by is None else f" of {paid_by}"
     is_charge = kind in ("reserve", "settle", "write-off")
     amount = f" {entry.charge if is_charge else entry.charge.at_least}"
-    if kind in ("close", "bind", "migrate", "renew"):
+    if kind in ("again", "close", "bind", "migrate", "renew"):
         amount = f" {period}" if kind == "renew" else ""
     concerned = f" for {entry.person}" if kind == "allow" else ""
     since = f"from {period.since}" if kind == "new-period" and period else ""

@@ -27,7 +27,7 @@ about = APIRouter(include_in_schema=False)
 
 
 class AskBody(PlanBody):
-    """A question with its key: a question that is sent again with the same key is charged once."""
+    """A question with its key. It is charged once, and the key gets its answer for ever."""
 
     key: str = Field(min_length=8, max_length=64, description="Letters, digits and -.")
 

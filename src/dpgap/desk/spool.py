@@ -264,6 +264,10 @@ class Reserving(LedgerAccount):
     """Makes the file for the answer, or raises an error that says why nothing is charged."""
     extra: Mapping[str, Any] = field(kw_only=True)
 
+    def free_answer(self, request: Request, fresh: bool) -> str | None:
+        """As for every account; the key is kept with the fields of the form."""
+        return LedgerAccount.free_answer(self, replace(request, extra=self.extra), fresh)
+
     def reserve_for(self, request: Request) -> NoReturn:
         """Raise an error in every case: `Reserved` if the budget covers the request."""
         slip = self.slip(self)

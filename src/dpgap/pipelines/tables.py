@@ -108,34 +108,34 @@ def answer(
     answering = Answering.of(wanted.about(answers.origin), answers)
     question, pipeline = answering.question, answering.pipeline
     draw: Any = pipeline.draw_paid
-    identity = question.identity
-    if not boolean("fresh", fresh) and identity is not None and isinstance(account, Archive):
-        document = account.paid(identity)
-        if document is not None:
-            return cast(Answer | Total, read_archived(document).again())
-    with ExitStack() as resources:
-        prepared: list[Any] = []
-        for each in answers.values() if isinstance(answers, CountsByGroup) else [answers]:
-            if isinstance(pipeline, MeasuredAbove):
-                chunks = resources.enter_context(closing(each.shuffled()))
-                prepared.append(pipeline.prepare(each, None, chunks))
-            else:
-                prepared.append(pipeline.prepare(each, None))
-        request = Request(
-            question.epsilon, question.purpose, question.delta, question.facts(), identity
-        )
-        try:
+    is_fresh = boolean("fresh", fresh)
+    request = Request(
+        question.epsilon, question.purpose, question.delta, question.facts(), question.identity
+    )
+    try:
+        if isinstance(account, Archive):
+            document = account.free_answer(request, is_fresh)
+            if document is not None:
+                return cast(Answer | Total, read_archived(document).again())
+        with ExitStack() as resources:
+            prepared: list[Any] = []
+            for each in answers.values() if isinstance(answers, CountsByGroup) else [answers]:
+                if isinstance(pipeline, MeasuredAbove):
+                    chunks = resources.enter_context(closing(each.shuffled()))
+                    prepared.append(pipeline.prepare(each, None, chunks))
+                else:
+                    prepared.append(pipeline.prepare(each, None))
             return pay(account, request, lambda: answering.build([*map(draw, prepared)]))
-        except AlreadyCharged as before:
-            if before.answered.document is None:
-                raise
-            again = read_archived(before.answered.document)
-            asked = getattr(again, "question", None)  # that of an array has none
-            if asked is None or not question.is_same_as(asked):
-                raise KeyUsed(
-                    "this request key was used for another request: use a new key for each"
-                ) from None
-            return cast(Answer | Total, again.again())
+    except AlreadyCharged as before:
+        if before.answered.document is None:
+            raise
+        again = read_archived(before.answered.document)
+        asked = getattr(again, "question", None)  # that of an array has none
+        if asked is None or not question.is_same_as(asked):
+            raise KeyUsed(
+                "this request key was used for another request: use a new key for each"
+            ) from None
+        return cast(Answer | Total, again.again())
 
 
 @dataclass(frozen=True, slots=True)
