@@ -190,7 +190,7 @@ def _moment(text: str) -> np.datetime64:
     """Read a time that NumPy wrote. NumPy alone would also read "now", and times of a zone."""
     if not _MOMENT.fullmatch(text):
         raise ValueError
-    return np.datetime64(text)
+    return np.datetime64(text, "s") if text == "NaT" else np.datetime64(text)
 
 
 # --------------------------------------------------------------------------------------------------
