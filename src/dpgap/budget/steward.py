@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from dpgap.budget import entries, requests
 from dpgap.budget.account import NOTHING, Amount, granted
 from dpgap.budget.entries import Author, Balance, Entry, Renewal, following
-from dpgap.budget.store import Rows
+from dpgap.budget.store import Period, Rows
 from dpgap.exact.parameters import Rational, rational
 
 if TYPE_CHECKING:
@@ -128,6 +128,12 @@ class Steward:
                     f"entry {ended.number}: nothing was changed, and it needs no write-off"
                 )
             return rows.append(following(balance, entries.WRITE_OFF, author, reservation))
+
+    def period(self) -> Period | None:
+        """What the current period of a renewed budget cost so far, and can cost."""
+        with self.ledger._store.reading() as rows:
+            balance, _ = self.ledger._balance(rows, self.dataset, "")
+            return rows.period(self.ledger._as_of_now(rows, balance).last)
 
     def balance_of(self, person: str) -> Balance:
         """The balance of the budget now, and the last entry of a person, with `person_spent`.

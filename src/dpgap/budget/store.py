@@ -264,6 +264,14 @@ class Outline(NamedTuple):
     limits: Mapping[str, Fraction] = {}
 
 
+class Period(NamedTuple):
+    """The ε of the current period of a renewed budget."""
+
+    spent: Fraction
+    reserved: Fraction
+    total: Fraction
+
+
 class Rows:
     """The rows of a ledger, within one transaction."""
 
@@ -384,6 +392,24 @@ class Rows:
         starts = [it.number for it in begun if it.period and it.period.since == since]
         return starts[0] if starts else self.place(last.dataset, since)
 
+    def period(self, last: Entry) -> Period | None:
+        """The current period of a budget; None if it is not renewed."""
+        if last.renewal is None:
+            return None
+        waiting, first = self.waiting(last.dataset), self.period_start(last)
+        reserved = sum((it.epsilon for it in waiting if it.number >= first), Fraction(0))
+        total = last.total - self._charged_before(last, waiting)
+        return Period(total - last.remaining - reserved, reserved, total)
+
+    def _charged_before(self, last: Entry, waiting: list[Entry]) -> Fraction:
+        """What was charged before the current period."""
+        entry, first = self._table.c, self.period_start(last)
+        later = (entry.number >= first, entry.number <= last.number)
+        ended = self._read(self._of(last.dataset, entry.reservation < first, *later))
+        ended += [it for it in waiting if it.number < first]
+        settled = [it.spent for it in self.book(last.dataset, 1, first)]
+        return sum((it.epsilon for it in ended), sum(settled, Fraction(0)))
+
     def _limits(self, last: Entry, waiting: list[Entry]) -> dict[str, Fraction]:
         """What each period can cost, by its first day, since the budget is renewed as it is now.
 
@@ -392,12 +418,7 @@ class Rows:
         """
         if (now := last.renewal) is None:
             return {}
-        entry, first, name = self._table.c, self.period_start(last), last.dataset
-        later = (entry.number >= first, entry.number <= last.number)
-        ended = self._read(self._of(name, entry.reservation < first, *later))
-        ended += [it for it in waiting if it.number < first]
-        charged = [it.epsilon for it in ended] + [it.spent for it in self.book(name, 1, first)]
-        before = sum(charged, Fraction(0))
+        name, before = last.dataset, self._charged_before(last, waiting)
         found: dict[str, Fraction] = {}
         kinds = [entries.RENEW, entries.NEW_PERIOD, entries.RAISE, entries.LOWER]
         for it in self.book(name, before=last.number + 1, kind=kinds):

@@ -190,7 +190,7 @@ def _moment(text: str) -> np.datetime64:
     """Read a time that NumPy wrote. NumPy alone would also read "now", and times of a zone."""
     if not _MOMENT.fullmatch(text):
         raise ValueError
-    return np.datetime64(text)
+    return np.datetime64(text, "s") if text == "NaT" else np.datetime64(text)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -472,9 +472,10 @@ MEASUREMENT_ERROR = record(MeasurementError, **_MEASUREMENT)
 ERROR = Form(
     _ERROR.write, lambda found, where: _ERROR.read(_without_float_coin(found, where), where)
 )
+_THRESHOLD = exact(lambda value: abs(value) < 1 << 200, "a number below 2^200")
 _GAP_ERRORS = record(
     GapErrors,
-    threshold=exact(lambda value: abs(value) < 1 << 200, "a number below 2^200"),
+    threshold=_THRESHOLD,
     threshold_law=_LAW,
     branch_laws=each(_LAW),
     grid=maybe(exact(_is_power, "a power of two from 2^-100 to 2^100")),
@@ -545,6 +546,8 @@ def require_agreement(release: Any) -> None:
         _require(count == 1, "one winner and the indices")
     if isinstance(release, AboveRelease):
         _require(release.gaps.size == release.branch_of.size == count, "indices and gaps")
+        thresholds = release.thresholds
+        _require(thresholds is None or len(thresholds) == count, "indices and thresholds")
         branches = len(release.errors.branch_laws)
         _require(1 <= branches <= _MOST_ERRORS, "branches and their laws")
         _require(not count or release.branch_of.max() <= branches, "branches and their laws")
@@ -680,7 +683,12 @@ _MEASURED = {
     "parts": maybe(each(pairs(word("look", "select", "measure"), POSITIVE)), ()),
     "measured_by": maybe(MEASUREMENT_ERROR),
 }
-_ABOVE = {"branch_of": array(whole(1), np.int64), "processed": whole(0), "errors": GAP_ERRORS}
+_ABOVE = {
+    "branch_of": array(whole(1), np.int64),
+    "processed": whole(0),
+    "errors": GAP_ERRORS,
+    "thresholds": maybe(each(_THRESHOLD)),
+}
 _VALUES = {"values": FLOATS, "error": MEASUREMENT_ERROR, "rounding": real(least=0)}
 
 _ASKED = {"question": _question()}

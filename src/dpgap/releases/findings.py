@@ -24,6 +24,7 @@ from dpgap.question import HISTOGRAM
 from dpgap.releases.plain import attempted, in_words, ranks_in_words, separated
 from dpgap.releases.release import (
     HEADINGS,
+    AboveRelease,
     HybridRelease,
     Measured,
     Release,
@@ -275,7 +276,7 @@ def _members(release: Selected, facts: Facts) -> Iterator[str]:
     """Sentences about who belongs."""
     sure, count = facts.sure, release.indices.size
     if not count:
-        above = "" if release.line is None else f" above {separated(release.line)}"
+        above = "" if release.line is None else f" {_above(release)}"
         yield f"Nothing was found{above}."
         return
     if sure is None:
@@ -320,8 +321,15 @@ def _belonging(release: Selected) -> str:
     top = f"among the top {in_words(count)}" if count > 1 else "the largest"
     if release.line is None:
         return top
-    above = f"above {separated(release.line)}"
+    above = _above(release)
     return f"{above} and {top}" if isinstance(release, HybridRelease) else above
+
+
+def _above(release: Selected) -> str:
+    """The threshold in words."""
+    if isinstance(release, AboveRelease) and release.thresholds is not None:
+        return "above the threshold stated with the question"
+    return f"above {separated(release.line or Fraction())}"
 
 
 def _with_p(release: Selected) -> str:

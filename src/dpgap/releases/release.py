@@ -561,6 +561,8 @@ class AboveRelease(Selected):
 
     `gaps[i]` is how far `indices[i]` is above the threshold; `branch_of[i]` is the branch that it
     passed. `processed` counts the answers that were compared.
+
+    The answers of a run are archived as such a release: `indices` are places among its questions.
     """
 
     _title: ClassVar[str] = "Answers above a threshold"
@@ -569,17 +571,30 @@ class AboveRelease(Selected):
     spent: Fraction = field()
     processed: int
     errors: GapErrors
+    thresholds: tuple[Fraction, ...] | None = field(default=None, kw_only=True)
+    """The threshold of each answer above, if questions of a run had thresholds of their own."""
 
     @without_float_errors
     def lower_bounds(self, level: float = 0.95) -> Floats:
         """Each true answer is at least this, with confidence `level` before looking."""
-        rows = zip(self.gaps.tolist(), self.branch_of.tolist(), strict=True)
         level = confidence_level(level)
-        return np.array([self.errors.lower_bound(gap, branch, level) for gap, branch in rows])
+        lines = self.thresholds or [self.errors.threshold] * self.gaps.size
+        rows = zip(lines, self.gaps.tolist(), self.branch_of.tolist(), strict=True)
+        bounds = [
+            replace(self.errors, threshold=line).lower_bound(gap, branch, level)
+            for line, gap, branch in rows
+        ]
+        return np.array(bounds)
 
     def columns(self) -> dict[str, Sequence[Any]]:
-        gaps, branches = self.gaps.tolist(), self.branch_of.tolist()
-        return {**IndexRelease.columns(self), "gap": gaps, "branch": branches}
+        columns = {
+            **IndexRelease.columns(self),
+            "gap": self.gaps.tolist(),
+            "branch": self.branch_of.tolist(),
+        }
+        if self.thresholds is not None:
+            columns["threshold"] = [float(line) for line in self.thresholds]
+        return columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
