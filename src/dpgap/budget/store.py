@@ -17,7 +17,6 @@ PosixPath('/srv/budget.db')
 """
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -45,6 +44,10 @@ from dpgap.budget.entries import FIRST, SECOND, THIRD, Balance, Entry, LedgerErr
 
 _ACCEPTED = "sqlite:///budget.db or postgresql://user@host/database"
 _UNCHANGED = ": nothing is released or changed without it"
+_UNSURE = (
+    ": what was to be written may have been written all the same, though nothing is released. A "
+    "request that is sent again with its key is charged once"
+)
 BUSY_SECONDS = 60
 """How long to wait for other releases that are writing to the same ledger."""
 
@@ -106,19 +109,13 @@ def open_database(url: sql.URL) -> sql.Engine:
         sql.event.listen(engine, "connect", _leave_transactions_to_us)
         sql.event.listen(engine, "begin", _begin)
         return engine
-    # The user's options come last, so they override ours.
-    said = url.normalized_query.get("options", (os.environ.get("PGOPTIONS", ""),))
-    waiting = {
-        "options": " ".join([f"-c lock_timeout={BUSY_SECONDS * 1000}", *said]).rstrip(),
-        "connect_timeout": url.query.get("connect_timeout", 10),
-    }
-    how: dict[str, Any] = {"isolation_level": "READ COMMITTED", "connect_args": waiting}
     try:
-        return sql.create_engine(url, poolclass=NullPool, **how)
+        from dpgap.budget.postgres import open_postgres  # psycopg may be missing
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
             f"a PostgreSQL ledger needs psycopg: {how_to_get('postgres')}"
         ) from None
+    return open_postgres(url, BUSY_SECONDS)
 
 
 def _leave_transactions_to_us(connection: Any, record: object) -> None:
@@ -141,6 +138,8 @@ _TROUBLES = {
     "read-only": "is read-only",
     "full|no space": "has no room left on the disk",
     "locked|lock timeout": "is busy with other releases",
+    "statement timeout": "did not finish a statement in time",
+    "is silent|timed out|idle-in-transaction": "is silent: its network or its server stopped",
     "not a database|malformed": "is damaged or no ledger at all",
     "column": "got another layout in the meantime",
     "unable to open": "cannot be opened: permission denied, or it is no file",
@@ -558,7 +557,8 @@ class Store:
     def _locking(self, dataset: str | None) -> Iterator[Rows]:
         """A transaction that is the only writer to a data set, or to the ledger; any layout."""
         writer = self.engine.execution_options(dpgap_begin="BEGIN IMMEDIATE")
-        with self._reached(_UNCHANGED), writer.begin() as connection:
+        with self._reached(_UNCHANGED), writer.connect() as connection:
+            transaction = connection.begin()
             if connection.dialect.name == "postgresql":  # SQLite has locked it all already
                 # Else a crash may forget what was charged.
                 connection.execute(sql.text("SET LOCAL synchronous_commit = on"))
@@ -569,6 +569,9 @@ class Store:
                     named = sql.func.hashtext(dataset)
                     connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_ONE, named)))
             yield Rows(self, connection)
+            # A server that does not answer may have committed.
+            with self._reached(_UNCHANGED if self._file else _UNSURE):
+                transaction.commit()
 
     def layout(self, connection: sql.Connection) -> int | None:
         """Which layout the ledger has; None if there is no ledger yet."""
@@ -615,6 +618,8 @@ def _migrate(rows: Rows, author: entries.Author) -> list[Entry]:
     """Copy every entry as it is, with its hash; then say in each book that it was migrated."""
     connection = rows.connection
     if connection.dialect.name == "postgresql":
+        # Between two statements every book is checked, which may take long.
+        connection.execute(sql.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
         connection.execute(sql.text("LOCK TABLE dpgap_entries IN ACCESS EXCLUSIVE MODE"))
         # dpgap before 0.3 could make roles that work through views of the tables.
         connection.execute(sql.text("DROP SCHEMA IF EXISTS dpgap_spender CASCADE"))
