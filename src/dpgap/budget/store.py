@@ -170,6 +170,7 @@ _ONE = 0x64706761
 
 MOST = (1 << 31) - 1
 """The largest number that a database holds."""
+_CHANGE_TOTALS = (entries.RAISE, entries.LOWER, entries.ACCEPT)
 _SPREAD = 200
 """About how many entries of a book an outline has."""
 
@@ -267,7 +268,7 @@ class Rows:
     """The rows of a ledger, within one transaction."""
 
     def __init__(self, store: "Store", connection: sql.Connection) -> None:
-        self.connection, self._where = connection, store.where
+        self.connection, self.where = connection, store.where
         self.layout = store.layout(connection) or THIRD
         self._table = _OLDER.get(self.layout, _ENTRIES)
         # The first layout has no documents: a table without rows stands for them.
@@ -278,7 +279,7 @@ class Rows:
         """Raise an error if the layout is an older one, which is not written."""
         if self.layout != THIRD:
             raise LedgerError(
-                f"the ledger {self._where} has layout {self.layout}, which is only read: "
+                f"the ledger {self.where} has layout {self.layout}, which is only read: "
                 f"`dpgap ledger migrate` gives it layout {THIRD}. Nothing was changed or charged"
             )
 
@@ -322,12 +323,12 @@ class Rows:
         found = self.find(dataset, **wanted)
         if not found:
             raise LedgerError(
-                f"the ledger {self._where} has no data set {dataset!r}: make it with `dpgap ledger "
+                f"the ledger {self.where} has no data set {dataset!r}: make it with `dpgap ledger "
                 f"create`. It has: {', '.join(self.datasets()[:9]) or 'none so far'}"
             )
         if found[-1].hash != found[-1].seal():
             raise LedgerError(
-                f"the last entry of {dataset!r} in {self._where} was edited: see `verify`"
+                f"the last entry of {dataset!r} in {self.where} was edited: see `verify`"
             )
         return found
 
@@ -393,7 +394,7 @@ class Rows:
         charged = [it.epsilon for it in ended] + [it.spent for it in self.book(name, 1, first)]
         before = sum(charged, Fraction(0))
         found: dict[str, Fraction] = {}
-        kinds = [entries.RENEW, entries.NEW_PERIOD, entries.RAISE, entries.LOWER]
+        kinds = [entries.RENEW, entries.NEW_PERIOD, *_CHANGE_TOTALS]
         for it in self.book(name, before=last.number + 1, kind=kinds):
             if not it.period or (it.period.every, it.period.carry) != (now.every, now.carry):
                 found = {}
