@@ -45,6 +45,7 @@ AGAIN = "again"
 RAISE, LOWER, CLOSE = "raise", "lower", "close"
 ALLOW, WRITE_OFF, BIND, MIGRATE = "allow", "write-off", "bind", "migrate"
 RENEW, NEW_PERIOD = "renew", "new-period"
+ACCEPT = "accept"
 
 FIRST, SECOND, THIRD = 1, 2, 3
 """Versions of entries, and layouts of ledgers. Only the third is written."""
@@ -244,6 +245,11 @@ def hash_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def is_head(text: object) -> bool:
+    """Whether it is a hash, as the head of a book is."""
+    return isinstance(text, str) and re.fullmatch("[0-9a-f]{64}", text) is not None
+
+
 def read_entry(version: int, body: str, hash: str = "") -> Entry:
     """The entry that a body states, or `UnreadableEntry`."""
     if version not in _STORED:
@@ -325,7 +331,8 @@ def _read_renewal(content: Any) -> Renewal:
 #
 # The hash has no key. Anybody who can write to the ledger can also rewrite the whole chain from
 # some entry on, or restore an older copy. To detect this, note the last hash (the *head*) in
-# another place: a chain that no longer contains this head was rewritten.
+# another place: a chain that no longer contains this head was rewritten. A steward can accept such
+# a book: an entry then states the head, and counts what was lost as spent.
 
 
 class Author(NamedTuple):
@@ -533,6 +540,22 @@ def _new_period(balance: Balance, asked: Entry) -> dict[str, Any]:
     }
 
 
+def _accept(balance: Balance, asked: Entry) -> dict[str, Any]:
+    """Go on with a book that lacks later entries: what they spent is spent, beyond the total too.
+
+    "lost" in `extra` is the head of the lost entries.
+    """
+    last, lost = balance.last, asked.charge
+    if not NOTHING.fits(lost):
+        raise ValueError(f"what was lost must not be less than 0, not {lost}")
+    if not is_head(asked.extra.get("lost")):
+        raise ValueError("head must be 64 hexadecimal digits")
+    used = last.used + lost
+    gone = used + last.held
+    epsilon = max(last.granted.epsilon, gone.epsilon)
+    return {"used": used, "granted": Amount(epsilon, max(last.granted.delta, gone.delta))}
+
+
 def _migrate(balance: Balance, asked: Entry) -> dict[str, Any]:
     """Change to a later version of entries.
 
@@ -564,6 +587,7 @@ _KINDS = {
     BIND: Kind(("extra",), _bind),
     RENEW: Kind(("period",), _renew),
     NEW_PERIOD: Kind((), _new_period),
+    ACCEPT: Kind(("charge", "extra"), _accept),
 }
 _FIRST_KINDS = (RESERVE, SETTLE, WRITE_OFF, MIGRATE)
 """The kinds that can follow an entry of the first version."""

@@ -157,18 +157,24 @@ class Ledger:
             first, end = _range(rows, name, since, until)
             return rows.outline(name, first, end) if end and rows.find(name) else None
 
-    def verify(self, dataset: str | None = None, *, head: str | None = None) -> list[str]:
+    def heads(self, dataset: str | None = None) -> list[Entry]:
+        """The last entry of each book, or of one. Note their hashes in another place."""
+        with self._store.reading() as rows:
+            names = rows.datasets() if dataset is None else [requests.require_name(dataset)]
+            return [rows.require(name)[-1] for name in names]
+
+    def verify(self, dataset: str | None = None, *, head: str | Iterable[str] = ()) -> list[str]:
         """A list of all flaws of one book, or of all books; empty if they are intact.
 
         `dataset` names the one book. `head` is a hash that `LedgerAccount.head` returned earlier
-        and that you noted in another place.
+        and that you noted in another place, or several. A later entry that is lost is no flaw.
         """
         with self._store.reading() as rows:
             name = None if dataset is None else requests.require_name(dataset)
             names, orphans = rows.datasets() if name is None else [name], rows.orphans(name)
             today = rows.now()[:10]
         found: list[str] = []
-        is_there = head is None
+        missing = _listed(head)
         for name in names:
             try:
                 book = self.entries(name)
@@ -177,9 +183,9 @@ class Ledger:
                 continue
             lost = requests.edited_documents(requests.documents_of(self._store, name), book)
             found += [f"{name}: {flaw}" for flaw in (*entries.checked(book, today=today)[0], *lost)]
-            is_there = is_there or any(entry.hash == head for entry in book)
+            missing = _missing(missing, book)
         found += [f"{name}: {_ORPHAN.format(number)}" for name, number in orphans]
-        return found if is_there else [*found, _NO_HEAD.format(head)]
+        return found + [_NO_HEAD.format(head) for head in missing]
 
     def export(
         self,
@@ -301,7 +307,17 @@ _NO_HEAD = (
 )
 
 
-def verify_export(text: str, *, head: str | None = None) -> tuple[list[str], list[str]]:
+def _listed(head: str | Iterable[str]) -> list[str]:
+    return [head] if isinstance(head, str) else list(head)
+
+
+def _missing(heads: list[str], book: list[Entry]) -> list[str]:
+    """The heads that a book neither has nor states as lost."""
+    known = {entry.hash for entry in book} | {entry.extra.get("lost") for entry in book}
+    return [head for head in heads if head not in known]
+
+
+def verify_export(text: str, *, head: str | Iterable[str] = ()) -> tuple[list[str], list[str]]:
     """Two lists: all flaws of an export, and what cannot be checked by the export alone."""
     try:
         said = json.loads(text)
@@ -330,6 +346,7 @@ def verify_export(text: str, *, head: str | None = None) -> tuple[list[str], lis
             found.append(f"entry number {place} in the file {error}")
         else:
             books.setdefault(entry.dataset, []).append(entry)
+    heads = _listed(head)
     covered = " and ".join(map(" ".join, days.items())) or "all"
     notes = [_COVERED.format(", ".join(books) or "none", covered)]
     for name, book in books.items():
@@ -354,11 +371,11 @@ def verify_export(text: str, *, head: str | None = None) -> tuple[list[str], lis
             listed = " and entry ".join(map(str, unchecked))
             notes.append(f"{name}: {_NO_SUMS.format(listed, first - 1)}")
         if book:
-            told = [_HEAD.format(it.number) for it in book if it.hash == head]
+            told = [_HEAD.format(it.number) for it in book if it.hash in heads]
             told = told or [_COMPARE.format(book[-1].hash)]
-            notes.append(f"{name}: the last entry in the file is {book[-1].number}. {told[0]}")
-    if head is not None and all(entry.hash != head for book in books.values() for entry in book):
-        found.append(_NO_HEAD.format(head))
+            notes.append(f"{name}: the last entry in the file is {book[-1].number}. {told[-1]}")
+    every = [entry for book in books.values() for entry in book]
+    found += [_NO_HEAD.format(missing) for missing in _missing(heads, every)]
     return found, notes
 
 
@@ -408,6 +425,7 @@ class LedgerAccount:
         charge = Amount(rounded_up(epsilon), rounded_up(rational("delta", request.delta)))
         ledger, name, person = self.ledger, self.dataset, self.person or self.ledger._user
         with ledger._store.writing(name) as rows:
+            self.require_book(rows)
             same = request.identity if self.joins else None
             balance, found = ledger._balance(rows, name, person, key=self.key, identity=same)
             requests.refuse_used_key(rows, found, self.key, request)
@@ -461,6 +479,9 @@ class LedgerAccount:
         kept = {"purpose": reservation.purpose, "key": self.key}
         extra = {**(request.extra or {}), "paid_by": reservation.number}
         rows.append(entries.following(balance, entries.AGAIN, author, **kept, extra=extra))
+
+    def require_book(self, rows: Rows) -> None:
+        """Refuse a book that lacks what was seen before; this account has seen nothing."""
 
     def paid(self, identity: str) -> str | None:
         """The newest document of a question, if it was paid for.

@@ -17,7 +17,6 @@ PosixPath('/srv/budget.db')
 """
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -45,6 +44,10 @@ from dpgap.budget.entries import FIRST, SECOND, THIRD, Balance, Entry, LedgerErr
 
 _ACCEPTED = "sqlite:///budget.db or postgresql://user@host/database"
 _UNCHANGED = ": nothing is released or changed without it"
+_UNSURE = (
+    ": what was to be written may have been written all the same, though nothing is released. A "
+    "request that is sent again with its key is charged once"
+)
 BUSY_SECONDS = 60
 """How long to wait for other releases that are writing to the same ledger."""
 
@@ -106,19 +109,13 @@ def open_database(url: sql.URL) -> sql.Engine:
         sql.event.listen(engine, "connect", _leave_transactions_to_us)
         sql.event.listen(engine, "begin", _begin)
         return engine
-    # The user's options come last, so they override ours.
-    said = url.normalized_query.get("options", (os.environ.get("PGOPTIONS", ""),))
-    waiting = {
-        "options": " ".join([f"-c lock_timeout={BUSY_SECONDS * 1000}", *said]).rstrip(),
-        "connect_timeout": url.query.get("connect_timeout", 10),
-    }
-    how: dict[str, Any] = {"isolation_level": "READ COMMITTED", "connect_args": waiting}
     try:
-        return sql.create_engine(url, poolclass=NullPool, **how)
+        from dpgap.budget.postgres import open_postgres  # psycopg may be missing
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
             f"a PostgreSQL ledger needs psycopg: {how_to_get('postgres')}"
         ) from None
+    return open_postgres(url, BUSY_SECONDS)
 
 
 def _leave_transactions_to_us(connection: Any, record: object) -> None:
@@ -141,6 +138,8 @@ _TROUBLES = {
     "read-only": "is read-only",
     "full|no space": "has no room left on the disk",
     "locked|lock timeout": "is busy with other releases",
+    "statement timeout": "did not finish a statement in time",
+    "is silent|timed out|idle-in-transaction": "is silent: its network or its server stopped",
     "not a database|malformed": "is damaged or no ledger at all",
     "column": "got another layout in the meantime",
     "unable to open": "cannot be opened: permission denied, or it is no file",
@@ -171,6 +170,7 @@ _ONE = 0x64706761
 
 MOST = (1 << 31) - 1
 """The largest number that a database holds."""
+_CHANGE_TOTALS = (entries.RAISE, entries.LOWER, entries.ACCEPT)
 _SPREAD = 200
 """About how many entries of a book an outline has."""
 
@@ -276,7 +276,7 @@ class Rows:
     """The rows of a ledger, within one transaction."""
 
     def __init__(self, store: "Store", connection: sql.Connection) -> None:
-        self.connection, self._where = connection, store.where
+        self.connection, self.where = connection, store.where
         self.layout = store.layout(connection) or THIRD
         self._table = _OLDER.get(self.layout, _ENTRIES)
         # The first layout has no documents: a table without rows stands for them.
@@ -287,7 +287,7 @@ class Rows:
         """Raise an error if the layout is an older one, which is not written."""
         if self.layout != THIRD:
             raise LedgerError(
-                f"the ledger {self._where} has layout {self.layout}, which is only read: "
+                f"the ledger {self.where} has layout {self.layout}, which is only read: "
                 f"`dpgap ledger migrate` gives it layout {THIRD}. Nothing was changed or charged"
             )
 
@@ -336,12 +336,12 @@ class Rows:
         found = self.find(dataset, **wanted)
         if not found:
             raise LedgerError(
-                f"the ledger {self._where} has no data set {dataset!r}: make it with `dpgap ledger "
+                f"the ledger {self.where} has no data set {dataset!r}: make it with `dpgap ledger "
                 f"create`. It has: {', '.join(self.datasets()[:9]) or 'none so far'}"
             )
         if found[-1].hash != found[-1].seal():
             raise LedgerError(
-                f"the last entry of {dataset!r} in {self._where} was edited: see `verify`"
+                f"the last entry of {dataset!r} in {self.where} was edited: see `verify`"
             )
         return found
 
@@ -420,7 +420,7 @@ class Rows:
             return {}
         name, before = last.dataset, self._charged_before(last, waiting)
         found: dict[str, Fraction] = {}
-        kinds = [entries.RENEW, entries.NEW_PERIOD, entries.RAISE, entries.LOWER]
+        kinds = [entries.RENEW, entries.NEW_PERIOD, *_CHANGE_TOTALS]
         for it in self.book(name, before=last.number + 1, kind=kinds):
             if not it.period or (it.period.every, it.period.carry) != (now.every, now.carry):
                 found = {}
@@ -585,7 +585,8 @@ class Store:
     def _locking(self, dataset: str | None) -> Iterator[Rows]:
         """A transaction that is the only writer to a data set, or to the ledger; any layout."""
         writer = self.engine.execution_options(dpgap_begin="BEGIN IMMEDIATE")
-        with self._reached(_UNCHANGED), writer.begin() as connection:
+        with self._reached(_UNCHANGED), writer.connect() as connection:
+            transaction = connection.begin()
             if connection.dialect.name == "postgresql":  # SQLite has locked it all already
                 # Else a crash may forget what was charged.
                 connection.execute(sql.text("SET LOCAL synchronous_commit = on"))
@@ -596,6 +597,9 @@ class Store:
                     named = sql.func.hashtext(dataset)
                     connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_ONE, named)))
             yield Rows(self, connection)
+            # A server that does not answer may have committed.
+            with self._reached(_UNCHANGED if self._file else _UNSURE):
+                transaction.commit()
 
     def layout(self, connection: sql.Connection) -> int | None:
         """Which layout the ledger has; None if there is no ledger yet."""
@@ -642,6 +646,8 @@ def _migrate(rows: Rows, author: entries.Author) -> list[Entry]:
     """Copy every entry as it is, with its hash; then say in each book that it was migrated."""
     connection = rows.connection
     if connection.dialect.name == "postgresql":
+        # Between two statements every book is checked, which may take long.
+        connection.execute(sql.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
         connection.execute(sql.text("LOCK TABLE dpgap_entries IN ACCESS EXCLUSIVE MODE"))
         # dpgap before 0.3 could make roles that work through views of the tables.
         connection.execute(sql.text("DROP SCHEMA IF EXISTS dpgap_spender CASCADE"))

@@ -3,7 +3,7 @@
 import csv
 import io
 import json as json_format
-import re
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -58,6 +58,7 @@ Total = Annotated[str, "The total for all releases, exact."]
 Delta = Annotated[str | None, "The total δ for all releases, exact."]
 
 _SHOWN = "number kind reservation epsilon delta purpose reason person actor who at key hash".split()
+_HEAD = ("dataset", "number", "at", "hash")
 _FEW = 10
 _LONGEST = 60
 
@@ -219,35 +220,76 @@ def verify(
     ] = None,
     ledger: Annotated[str | None, "The ledger, if not a file."] = None,
     dataset: AnyDataset = None,
-    head: Annotated[str | None, "A head noted earlier, which must still be in the chain."] = None,
+    head: Annotated[
+        list[str] | None, "A head noted earlier, still in the chain; may be repeated."
+    ] = None,
     json: JSON = False,
 ) -> None:
     """Check every entry and document; exit code 1 if any was edited, removed or inserted."""
+    from dpgap.budget.entries import UnreadableEntry, is_head
     from dpgap.budget.ledger import verify_export
 
     if (file is None) == (ledger is None) or (file is not None and dataset is not None):
         raise ValueError("state either FILE or --ledger; --dataset goes with --ledger only")
-    if head is not None and not re.fullmatch("[0-9a-f]{64}", head := head.lower()):
+    noted = [text.lower() for text in head or ()]
+    if not all(map(is_head, noted)):
         raise UsageError("a head has 64 hexadecimal digits")
+    last: list[Entry] = []
     if file is None:
-        flaws, notes = _opened(ledger or "").verify(dataset, head=head), list[str]()
+        store = _opened(ledger or "")
+        with suppress(UnreadableEntry):  # this is a flaw that is found below
+            last = store.heads(dataset)
+        flaws, notes = store.verify(dataset, head=noted), list(map(_intact, last))
     else:
         try:
-            flaws, notes = verify_export(_export_in(file), head=head)
+            flaws, notes = verify_export(_export_in(file), head=noted)
         except OSError:
             raise UsageError(f"there is no file {file!r} that can be read") from None
         except ValueError as error:
             raise UsageError(f"{file} cannot be verified: {error}") from None
     if json:
-        said = {"intact": not flaws, "flaws": flaws} | ({"unchecked": notes} if file else {})
+        said: dict[str, Any] = {"intact": not flaws, "flaws": flaws}
+        if file is None:
+            said["heads"] = [{name: getattr(it, name) for name in _HEAD} for it in last]
+        else:
+            said["unchecked"] = notes
         typer.echo(json_format.dumps(said, indent=2))
     elif not flaws:
-        what = "The ledger" if file is None else "Everything in the file"
-        typer.echo("\n".join([f"{what} is intact.", *map(printable, notes)]))
+        if file is not None:
+            notes.insert(0, "Everything in the file is intact.")
+        elif not last:
+            notes.append("The ledger has no data sets yet.")
+        typer.echo("\n".join(map(printable, notes)))
     for flaw in () if json else flaws:
         say_error(flaw)
     if flaws:
         raise typer.Exit(1)
+
+
+def _intact(last: "Entry") -> str:
+    """Up to which entry a book is intact."""
+    at = last.at[:16].replace("T", " ")
+    return (
+        f"{last.dataset}: intact up to entry {last.number} of {at} UTC; later entries would not be "
+        "missed"
+    )
+
+
+@ledger_app.add
+def heads(ledger: URL) -> None:
+    """Print the heads of all data sets in one line, to note elsewhere, as options of `verify`."""
+    typer.echo(" ".join(f"--head {last.hash}" for last in _opened(ledger).heads()))
+
+
+@partial(ledger_app.add, needed="reason")
+def accept(
+    act: Act,
+    head: Annotated[str, "The head of the entries that are lost."],
+    epsilon: Annotated[str, "The most ε that they spent, exact."],
+    delta: Annotated[str, "The most δ that they spent, exact."] = "0",
+) -> None:
+    """Go on with a ledger that was put back: what is lost with later entries counts as spent."""
+    act.tell(act.steward.accept(head.lower(), epsilon, delta=delta, reason=act.reason))
 
 
 def _export_in(file: str) -> str:
@@ -526,7 +568,7 @@ def _line(entry: "Entry", longest: int | None) -> str:
     kind, period = entry.kind, entry.period
     paid_by = entry.extra.get("paid_by", entry.reservation)
     ended = "" if paid_by is None else f" of {paid_by}"
-    is_charge = kind in ("reserve", "settle", "write-off")
+    is_charge = kind in ("reserve", "settle", "write-off", "accept")
     amount = f" {entry.charge if is_charge else entry.charge.at_least}"
     if kind in ("again", "close", "bind", "migrate", "renew"):
         amount = f" {period}" if kind == "renew" else ""

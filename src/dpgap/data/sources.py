@@ -76,6 +76,8 @@ _ROLES = {
 }
 _MOST_NAMES, _MOST_LETTERS = 20, 60
 _IN_A_CLOUD = ("md:", "motherduck:")
+_KEEPALIVES = {"keepalives_idle": "10", "keepalives_interval": "5", "keepalives_count": "2"}
+"""For PostgreSQL: a network that has gone silent is noticed, however long a query takes."""
 _UNREACHABLE = "table could not be reached: check its address, the server and your rights"
 
 
@@ -195,13 +197,15 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
     except ImportError:
         raise ImportError(f"tables in databases need Ibis: {how_to_get('postgres')}") from None
 
+    is_postgres = scheme in ("postgres", "postgresql")
+    network = _KEEPALIVES | options if is_postgres else options
+
     def connect() -> Any:
         with suppress(ImportError):  # a package for this kind of database is missing
-            return ibis.connect(urlunsplit(parts._replace(query=urlencode(options))))
+            return ibis.connect(urlunsplit(parts._replace(query=urlencode(network))))
 
     database = with_masked_errors(connect, _UNREACHABLE)
     if database is None:
-        is_postgres = scheme in ("postgres", "postgresql")
         other = f"pip install 'ibis-framework[{scheme}]'"
         how = how_to_get("postgres") if is_postgres else other
         raise ImportError(f"packages for this kind of database are missing: {how}")

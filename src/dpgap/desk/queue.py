@@ -26,10 +26,11 @@ from dpgap.budget.entries import Balance, Entry, LedgerError, hash_of
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerReservation
 from dpgap.budget.requests import ChargedRequest, Quota
 from dpgap.budget.steward import Steward
-from dpgap.budget.store import BUSY_SECONDS
+from dpgap.budget.store import BUSY_SECONDS, Store
 from dpgap.desk.auth import Auth, Visitor
 from dpgap.desk.config import ListedData, StewardsFile
 from dpgap.desk.counts import Slot, TopicCounts
+from dpgap.desk.heads import PutBack
 from dpgap.desk.middleware import BUSY, NOT_THERE, Refused, in_our_words, log, note_error
 from dpgap.desk.questions import FilledForm, Prospects, ask, number_in, prospects, text_of
 from dpgap.desk.spool import Folder, Pending, Reserved, Reserving, Slip, Spool, SpoolError, name_of
@@ -63,6 +64,7 @@ class ReleaseClock:
 
 ANSWER_WAITS = "its answer waits to be settled"
 LEFT_NO_ANSWER = "it left no answer, and a second draw would be a second release"
+HOW_TO_GO_ON = "nothing is charged to it; `dpgap desk FILE --check` says how to go on"
 ELSEWHERE = "under way or interrupted, at another desk or in a program"
 
 ACTS = ("raise", "lower", "allow", "write-off", "close", "refresh", "verify")
@@ -110,6 +112,9 @@ class Desk:
         self._checking = ThreadPoolExecutor(1, thread_name_prefix="checking")
         self.under_way: dict[asyncio.Task[Receipt], tuple[str, str]] = {}
         """The questions that wait for their tick, each with a budget and a key."""
+        self._store = Store(file.ledger)
+        self._put_back: set[str] = set()
+        """The budgets whose book lacks entries that this desk has seen."""
         self.waiting: OrderedDict[tuple[str, int], Pending] = OrderedDict()
         """The answers that the ledger did not take at their tick, by budget and reservation."""
 
@@ -191,9 +196,9 @@ class Desk:
         quota = Quota(questions, megabytes * 10**6, data.megabytes * 10**6)
         slot = self.slot(data, form)
         extra = {"desk": self.spool.id, "question": {"dataset": data.name, **form.said}}
-        account = Reserving(self.ledger, data.budget, slip=self._slip, extra=extra).of(
-            visitor.name, key=own, joins=not form.fresh, quota=quota
-        )
+        account = Reserving(
+            self.ledger, data.budget, slip=self._slip, extra=extra, heads=self.spool.heads
+        ).of(visitor.name, key=own, joins=not form.fresh, quota=quota)
         try:
             release = ask(form, slot.empty, account)
         except Reserved as made:
@@ -282,6 +287,21 @@ class Desk:
         for folder in list(self.spool.folders.values()):
             if folder.id != self.spool.id:
                 self._recover(folder)
+
+    def remember(self) -> None:
+        """Note the heads of all budgets; log each book that was put back, once."""
+        heads = self.spool.heads
+        for budget in sorted({data.budget for data in self.file.datasets.values()}):
+            newest = heads.newest(budget)
+            try:
+                with self._store.reading() as rows:
+                    heads.require_later(rows, budget, newest)
+                    heads.note(rows.require(budget)[-1])
+                self._put_back.discard(budget)
+            except PutBack:
+                if budget not in self._put_back:
+                    log.error("the book of %s was put back: %s", budget, HOW_TO_GO_ON)
+                self._put_back.add(budget)
 
     def _recover(self, folder: Folder) -> None:
         budgets = self.ledger.datasets()
@@ -549,6 +569,7 @@ class Asking:
             if desk.release_clock.clock() >= looked + _LOOK_AROUND:
                 looked = desk.release_clock.clock()
                 await self._try(desk.recover)
+                await self._try(desk.remember)
 
     async def _try(self, work: Callable[[], None]) -> None:
         """Do some work; if it fails, the desk retries later."""
