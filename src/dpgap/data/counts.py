@@ -40,6 +40,8 @@ from dpgap.data.private_counts import (
     Integers,
     PrivateCounts,
     errors_without_answers,
+    require_possible,
+    tally,
     with_masked_errors,
 )
 from dpgap.data.sources import Families, Frame, Source
@@ -425,8 +427,10 @@ def _in_memory(
 
     items, units = with_masked_errors(fetch)
     stated = domain_of(sorted(items.tolist()), "") if known is None else known
-    positions = stated.positions(items)  # all different: every item has one text
+    positions = stated.positions(items)
     inside = positions >= 0
+    most = tally(positions[inside])[1].max(initial=1)
+    require_possible(units, most == 1, facts["origin"])
     return CountsInMemory(stated.labels, positions[inside], units[inside], **facts)
 
 
