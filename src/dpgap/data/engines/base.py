@@ -110,10 +110,6 @@ class Engine(ProcessBound, ABC):
         """Refuse an engine that would change text; looks at no row."""
         return
 
-    def sums_exactly(self) -> bool:
-        """Whether sums of whole numbers are exact, also beyond 64 bits; looks at no row."""
-        return True
-
     def quiet(self) -> AbstractContextManager[None]:
         """Keep the engine from logging rows."""
         return nullcontext()

@@ -30,6 +30,7 @@ from dpgap.data.private_counts import (
     Groups,
     Integers,
     PrivateCounts,
+    require_possible,
     with_absent,
     with_masked_errors,
 )
@@ -201,6 +202,17 @@ def freeze(engine: Engine, wanted: Lazy, resources: ExitStack) -> tuple[Lazy, In
     return frozen, np.array(rows, dtype=np.int64).reshape(-1, len(keys) + 1)
 
 
+def items_in(engine: Engine, frozen: Lazy, numbers: range | None, groups: Domain | None) -> int:
+    """How many different items of the domain have a frozen count, in all groups together."""
+    cells = ["item"]
+    if numbers is not None:
+        frozen = query.keep_range(frozen, nw.Int64(), numbers)
+    if groups is not None:
+        cells.append("group")
+        frozen = frozen.filter(nw.col("group").is_between(0, len(groups.labels) - 1))
+    return int(engine.rows(frozen.select(*cells).unique().select(nw.len()))[0][0])
+
+
 # --------------------------------------------------------------------------------------------------
 # Answers are frozen in an engine, for one question or for all groups.
 #
@@ -251,6 +263,9 @@ def count_in_engine(
     refusal = query.TWO_TABLES if isinstance(domain, nw.LazyFrame) else UNREADABLE
     frozen, tallied = with_masked_errors(lambda: freeze(engine, wanted(), resources), refusal)
     numbers = labels if labels is None or isinstance(labels, range) else range(len(labels))
+    items = with_masked_errors(lambda: items_in(engine, frozen, numbers, groups))
+    least = 0 if isinstance(domain, nw.LazyFrame) else 1
+    require_possible(tallied[:, -2], items == tallied[:, -1].sum(), question, least)
     if groups is not None and size is not None and size * len(groups.labels) <= FETCHED:
         return _fetched(engine, frozen, groups.labels, labels, numbers, facts)
     if not tallied.size and numbers is None and not question.unknown:
