@@ -3,8 +3,10 @@
 The frozen table has rows only for present items. All absent items together are one more group of
 equal answers. To find a winner among them, numbers of the domain are drawn until one is not in the
 table (items of a list are numbered by their positions). If the domain is itself a table of the
-engine, the frozen table has a row for each of its items, with 0 for absent ones. So queries depend
-only on the public domain; after the count of counts, they also depend on the groups that won.
+engine, the frozen table has a row for each of its items, with 0 for absent ones. Winners are
+looked up and absent numbers are tried whether or not a winner is absent, and both are hidden from
+the engine's log. So statements depend only on the public domain, on how many items won, and on
+fresh random bits; but numbers are tried again if few items are absent.
 """
 
 import weakref
@@ -40,6 +42,8 @@ from dpgap.question import Question
 
 _ROWS_AT_ONCE = 1 << 18
 _DRAWN_AT_ONCE = 1 << 16
+_SPARE = 64
+"""How many more numbers are drawn than twice the winners, to find absent items at once."""
 
 
 class Kept:
@@ -96,32 +100,37 @@ class CountsInEngine(PrivateCounts):
 
     def _find(self, groups: Integers, places: Integers) -> Found:
         stored = groups < len(self.tallied)
-        counts = self.tallied[groups[stored], 0]
-        wanted = zip(counts.tolist(), places[stored].tolist(), strict=True)
+        counts = np.append(self.tallied[:, 0], 0)[groups]
+        indices = np.where(stored, places, -1)
         items = np.empty(groups.size, dtype=object)
-        items[stored] = self.engine.members(self.frozen, list(wanted))
-        items[~stored] = self._absent_items(int(np.count_nonzero(~stored)), {})
+        items[:] = self.engine.members(self.frozen, counts.tolist(), indices.tolist())
+        items[~stored] = self._absent_items(int(np.count_nonzero(~stored)), groups.size, {})
         return self._found(items)
 
-    def _absent_items(self, many: int, known: dict[int, None]) -> list[int]:
+    def _absent_items(self, many: int, winners: int, known: dict[int, None]) -> list[int]:
         """Distinct uniform numbers without a row that are not in `known`; they are added to it.
 
-        If few items are absent, many numbers are drawn to find one of them. But then a winner is
-        rarely absent. On average only a few numbers are drawn for each winner.
+        `winners` is how many items are looked up, absent or not. The engine is asked as if all of
+        them were absent, so that statements do not show whether any is. If few items are absent,
+        many numbers are drawn to find one of them. But then a winner is rarely absent.
         """
         found: list[int] = []
-        numbers = self.numbers or range(0)
-        while len(found) < many:
-            likely = 2 * (many - len(found)) * len(self) // self.absent + 8
-            drawn = secure_bits().distinct(min(likely, len(self), _DRAWN_AT_ONCE), len(self))
-            fresh = [item for at in drawn.tolist() if (item := numbers[at]) not in known]
-            if not fresh:
-                continue
-            absent = self.engine.list_items(fresh).join(self.frozen, on="item", how="anti")
-            rows = self.engine.rows(absent.sort("position").head(many - len(found)))
-            found += [row[0] for row in rows]
-            known |= dict.fromkeys(found)
-        return found
+        numbers = self.numbers
+        if numbers is None or not winners:
+            return found
+        drawn_at_once = 2 * winners + _SPARE
+        while True:
+            most = min(drawn_at_once, _DRAWN_AT_ONCE, len(self))
+            places = secure_bits().distinct(most, len(self)).tolist()
+            with self.engine.hidden({"item": [numbers[place] for place in places]}) as drawn:
+                absent = drawn.join(self.frozen, on="item", how="anti").sort("position")
+                rows = self.engine.rows(absent.select("item").head(winners + len(known)))
+            fresh = [item for (item,) in rows if item not in known][: many - len(found)]
+            found += fresh
+            known |= dict.fromkeys(fresh)
+            if len(found) == many:
+                return found
+            drawn_at_once *= 2
 
     def _found(self, items: Any) -> Found:
         if self.labels is None:  # the label of an unknown item must not depend on the column's type
@@ -173,7 +182,7 @@ class CountsInEngine(PrivateCounts):
             ) -> Found:
                 if places is None:
                     return self._at(wanted + low)
-                absent = partial(self._absent_items, known=known)
+                absent = partial(self._absent_items, winners=wanted.size, known=known)
                 return self._found(with_absent(items, taken, wanted, absent))
 
             if size:

@@ -1,14 +1,16 @@
 """PostgreSQL and DuckDB through Ibis: temporary tables in the session of an expression."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import ibis
 import narwhals as nw
 import pyarrow
+from ibis.expr.operations import DatabaseTable
 
-from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, fresh_name, lazy
+from dpgap.data.engines.base import Batch, Engine, Numbers, Row, fresh_name, lazy
+from dpgap.data.engines.pads import pads_table, unmask
 from dpgap.data.private_counts import with_masked_errors
 from dpgap.data.sources import Lazy
 
@@ -22,6 +24,17 @@ _UNFAITHFUL = (
 
 _TEXT_TYPES = (19, 25, 1042, 1043)
 """The type numbers (OIDs) of name, text, char(n) and varchar in PostgreSQL."""
+
+_PAD = (
+    "CAST(CAST('x' || left(encode(sha256(uuid_send(gen_random_uuid())), 'hex'), 16) "
+    "AS BIT(64)) AS BIGINT)"
+)
+"""A secure random number of 64 bits, in PostgreSQL."""
+
+_NO_PADS = (
+    "table must be in PostgreSQL 13 or later, or in DuckDB: others cannot draw secure random "
+    "numbers, which keep private counts out of their logs"
+)
 
 
 @ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
@@ -76,6 +89,8 @@ class Ibis(Engine):
 
     def require_faithful(self) -> None:
         require_faithful(self._database)
+        if self._database.name != "duckdb":
+            with_masked_errors(lambda: self.drop(self._pads(["pad"], 1)), _NO_PADS)
 
     def merges(self, column: Lazy) -> bool:
         if self._database.name == "postgres":
@@ -154,19 +169,28 @@ class Ibis(Engine):
                 for name, column in zip(batch.schema.names, batch.columns, strict=True)
             }
 
-    def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
-        if self._database.name == "postgres" and len(wanted) <= FEW:
-            # Scans of a temporary table are neither parallel nor synchronised with others there.
-            each = (
-                native.filter(native.units == units)
-                .limit(1, offset=place)
-                .select("item", "units", place=ibis.literal(place, "int64"))
-                for units, place in wanted
-            )
-            return self._collect(ibis.union(*each))
-        counts, places = zip(*wanted, strict=True)
-        asked = self._table({"units": counts, "place": places})
-        place = ibis.row_number().over(group_by="units", order_by="item").cast("int64")
-        members = native.semi_join(asked, "units").mutate(place=place)
-        found = members.semi_join(asked, ["units", "place"]).select("item", "units", "place")
-        return self._collect(found)
+    @contextmanager
+    def hidden(self, numbers: Numbers) -> Iterator[Lazy]:
+        if self._database.name != "duckdb":
+            with Engine.hidden(self, numbers) as hidden:
+                yield hidden
+            return
+        size = len(next(iter(numbers.values())))  # DuckDB reads this process, not a statement
+        yield lazy(self._table({"position": range(size), **numbers}))
+
+    def _pads(self, columns: Sequence[str], size: int) -> Lazy:
+        name = fresh_name()
+        self._database.raw_sql(pads_table(name, columns, size, _PAD)).close()
+        schema = ibis.schema(dict.fromkeys(["position", *columns], "int64"))
+        return lazy(DatabaseTable(name, schema, self._database).to_expr())
+
+    def _unmask(self, pads: Lazy, columns: Sequence[str], masked: Sequence[Row]) -> Lazy:
+        name = pads.to_native().get_name()
+        self._database.raw_sql(unmask(name, columns, masked)).close()
+        return pads
+
+    def _members(self, native: Any, hidden: Any) -> list[Row]:
+        place = ibis.row_number().over(group_by="units").cast("int64")
+        members = native.semi_join(hidden, "units").mutate(place=place)
+        found = members.inner_join(hidden, ["units", "place"])
+        return self._collect(found.select("item", "position"))
