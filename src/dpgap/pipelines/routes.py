@@ -37,7 +37,7 @@ from dpgap.mechanisms.top_k import Candidates, NoisyTopK, claims_of
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.question import HISTOGRAM, Question
-from dpgap.releases.drawn import Measuring, ReadOff
+from dpgap.releases.drawn import Above, Measuring, ReadOff
 from dpgap.releases.release import Measured, MechanismUsed, TableRelease
 
 Looked = tuple[tuple[int, float], ...]
@@ -57,6 +57,7 @@ def build(
     spent: Fraction | None = None,
     route: str | None = None,
     looked: Looked = (),
+    processed: int | None = None,
 ) -> Measured:
     """Make the release from selection, measurements and estimates; by default all of ε is spent.
 
@@ -77,6 +78,7 @@ def build(
         "method": method,
         "route": route,
         "looked": looked,
+        "processed": processed,
         "parts": () if route is None else tuple([(step, by.epsilon) for step, by in steps]),
     }
     if question is None and winners.lead is None:
@@ -197,6 +199,7 @@ class TwoSteps:
             spent=route.spent(drawn.chosen, values.size),
             route=route.name,
             looked=looked,
+            processed=drawn.chosen.processed if isinstance(drawn.chosen, Above) else None,
         )
 
     def spent(self, chosen: Any, found: int) -> Fraction | None:

@@ -566,6 +566,8 @@ def require_agreement(release: Any) -> None:
 def _require_measured(release: Measured, count: int) -> None:
     for column in (release.measurements, release.estimates, release.variances):
         _require(column.size == count, "indices and numbers")
+    is_possible = release.processed is None or release.processed >= count
+    _require(is_possible, "indices and how many were processed")
     lengths = (1, count) if count else (0,)
     _require(len(release.errors) in lengths, "numbers and their errors")
     _require(len(set(release.errors)) <= _MOST_ERRORS, "numbers and their errors")
@@ -682,6 +684,7 @@ _MEASURED = {
     "lead": maybe(real(least=0)),
     "parts": maybe(each(pairs(word("look", "select", "measure"), POSITIVE)), ()),
     "measured_by": maybe(MEASUREMENT_ERROR),
+    "processed": maybe(whole(0)),
 }
 _ABOVE = {
     "branch_of": array(whole(1), np.int64),

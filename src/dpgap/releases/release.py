@@ -266,9 +266,9 @@ class Table(ABC):
         return self._showing.findings(self)
 
     def cells(self) -> dict[str, list[str]]:
-        """The rows as text, column by column; columns without any number are left out."""
-        columns = self.columns()
-        numbers = [columns[name] for name in columns if name not in (*NAMES, "p")]
+        """The rows as text, column by column; without p, and columns without any number."""
+        columns = {name: cells for name, cells in self.columns().items() if name != "p"}
+        numbers = [columns[name] for name in columns if name not in NAMES]
         floats = [cell for column in numbers for cell in column if isinstance(cell, float)]
         digits, shown = int(not all(map(float.is_integer, floats))), {}
         for name, cells in columns.items():
@@ -314,8 +314,6 @@ def _shown(cell: Any, name: str, digits: int) -> str:
         return printable(str(plain(cell)))
     if cell is None:
         return ""
-    if name == "p":
-        return p_text(cell)
     form = f",.{digits}f"
     if abs(cell) >= 1e15:  # six digits of it
         form, digits = ".6g", 5 - math.floor(math.log10(abs(cell)))
@@ -657,6 +655,8 @@ class Measured(Selected):
     """The part of ε that each step of a top k took: to look, to select, to measure."""
     measured_by: MeasurementError | None = field(default=None, kw_only=True)
     """The error of the measurements, if `errors` are those of the estimates."""
+    processed: int | None = field(default=None, kw_only=True)
+    """How many answers a Sparse Vector compared; None if the release does not say it."""
 
     @property
     def remark(self) -> str:
