@@ -133,6 +133,20 @@ def test_json_is_the_release_document(folder: Path) -> None:
     assert Fraction(written["exact"]["epsilon_spent"]) == release.spent
 
 
+def test_a_document_that_is_shown_as_json_says_again_what_was_spent(folder: Path) -> None:
+    ask = ("above", *ASK, "--threshold", "1500", "-k", "3", "--json")
+    for more in ((), ("--ledger", "sqlite:///budget.db", "--dataset", "sold")):
+        if more:
+            _run("ledger", "create", *more, "--epsilon", "2")
+        document = _run(*ask, *more)
+        Path("found.json").write_text(document, encoding="utf-8")
+        expected = json.loads(document)
+        if more:
+            expected["epsilon_remaining"] = expected["exact"]["epsilon_remaining"] = None
+        shown = CliRunner().invoke(app, ["show", "found.json", "--json"]).stdout
+        assert json.loads(shown) == expected
+
+
 def test_a_file_of_rows_says_what_was_asked_at_which_epsilon_and_when(folder: Path) -> None:
     said = _run("top-k", *ASK, "-k", "2", "--epsilon", "2/3", "--json", "--csv", "out.csv")
     with open("out.csv", newline="", encoding="utf-8") as file:

@@ -6,6 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -298,11 +299,38 @@ def _require_harmless(text: str) -> None:
     assert shown["document"].isascii()
 
 
-def test_half_a_letter_is_spelt_out():
-    release = dpgap.read_release(_but("table-top-k", "labels.0", "fig\ud800"))
+HALVES = [
+    *(("table-top-k", "labels.0"), ("table-top-k", "question.unit"), ("table-top-k", "guarantee")),
+    ("table-top-k", "mechanisms.0.parameters.noise"),
+]
+
+
+@pytest.mark.parametrize(("name", "path"), HALVES)
+def test_half_a_surrogate_is_refused(name: str, path: str):
+    text = _but(name, path, "fig\ud800")
+    whole = _but(name, path, "fig\U0001f350")
+    for half in (text, text.encode(), text.replace("\\ud800", "\udfff")):
+        with pytest.raises(DocumentError, match="half a character") as refused:
+            dpgap.read_release(half)
+        _require_clear(refused.value)
+    assert dpgap.read_release(whole)
+
+
+def test_half_a_surrogate_in_a_label_is_spelt_out_and_costs_no_release():
+    labels = ["fig\ud800", "pea"]
+    release = dpgap.NoisyTopK(k=1, epsilon=1000).release([50, 10], labels=labels)
     assert r"fig\ud800" in page(release)
     assert r"fig\ud800" in to_csv(release)
-    assert dpgap.read_release(release.to_json()).labels == release.labels
+    assert dpgap.read_release(release.to_json()).labels == (r"fig\ud800",)
+
+
+def test_half_a_surrogate_in_a_domain_costs_no_release():
+    sold = pandas.DataFrame({"who": ["ann"] * 9, "what": ["pea"] * 9})
+    domain = ["\ud800", "\ud801", "\ud802"]
+    release = dpgap.top_k(sold, unit="who", item="what", domain=domain, k=2, epsilon=1)
+    again = dpgap.read_release(release.to_json())
+    assert set(again.labels) <= {r"\ud800", r"\ud801", r"\ud802"}
+    assert again.to_frame()["item"].tolist() == list(again.labels)
 
 
 json_values = st.recursive(

@@ -491,9 +491,13 @@ def _table(
         reader = f"read_parquet({_literal(path)}, hive_partitioning = false)"
     table = with_masked_errors(lambda: database.sql(f"SELECT * FROM {reader}"), refusal)
     require_columns(table.columns, *names.values(), is_stated=True)
-    called = (f"{field.format(quoted(name))} AS {quoted(alias)}" for alias, name in names.items())
     columns = columns_of(nw.from_native(table))
-    return table.select(", ".join(called)) if names else table, columns
+    if not names:
+        return table, columns
+    called = (f"{field.format(quoted(name))} AS {quoted(alias)}" for alias, name in names.items())
+    # Selected from all columns, DuckDB would look at values of columns that nobody asks about.
+    query = f"SELECT {', '.join(called)} FROM {reader}"
+    return with_masked_errors(lambda: database.sql(query), refusal), columns
 
 
 _NOT_DECODED = (

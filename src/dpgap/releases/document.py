@@ -56,7 +56,7 @@ from dpgap.exact.parameters import exact_text
 from dpgap.exact.shells import CubeNoise, HullNoise
 from dpgap.printable import DocumentError
 from dpgap.question import HISTOGRAM, METHODS, Filter, Question, held_fields
-from dpgap.releases.plain import attempted, exact_value, parsed, plain
+from dpgap.releases.plain import attempted, exact_value, parsed, plain, spelt
 from dpgap.releases.release import (
     TIME,
     AboveRelease,
@@ -128,8 +128,10 @@ def write_label(label: Any, depth: int = 0) -> Any:
     {'tuple': ['fig', {'date': '2024-02-29'}]}
     """
     value = _native(label)
-    if value is None or type(value) in (str, bool):
+    if value is None or type(value) is bool:
         return value
+    if type(value) is str:
+        return spelt(value)
     if type(value) is int and value.bit_length() < _MOST_BITS:
         return value
     if type(value) is float and math.isfinite(value):
@@ -147,7 +149,7 @@ def write_label(label: Any, depth: int = 0) -> Any:
     with suppress(
         Exception
     ):  # a label that cannot be shown must not cost a release that is paid for
-        return str(label)
+        return spelt(label)
     return f"<{type(label).__name__}>"
 
 
