@@ -475,7 +475,8 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
     threshold_share
         The part of ε for the noise of the threshold. The default makes gaps most accurate.
     noise
-        The law of the noise: "laplace", "staircase" or "exponential".
+        The law of the noise. "exponential", the default, has p-values and the least spread;
+        "laplace" is the paper's; or "staircase".
     grid
         A power of two, such as 0.25: answers may be real numbers, and are rounded to multiples of
         it. Without a grid, answers must be whole numbers.
@@ -497,7 +498,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         default=None,
         then=lambda self: self.threshold_share or best_threshold_share(self.k, self.monotonic),
     )
-    noise: str = parameter(require_noise, default="laplace")
+    noise: str = parameter(require_noise, default="exponential")
     grid: ExactOrNone = parameter(read_grid, default=None)
     threshold_law: Law = derived(lambda self: threshold_law_of(self))
     every_branch: tuple[Branch, ...] = derived(lambda self: tuple(branches_of(self)))
