@@ -21,7 +21,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpgap.data.private_counts import PrivateCounts
+from dpgap.data.private_counts import CountsByGroup, PrivateCounts
 from dpgap.exact.grid import Grid
 from dpgap.mechanisms.histogram import NoisyHistogram, Wanted
 from dpgap.mechanisms.hybrid import HybridTopK
@@ -53,8 +53,10 @@ class PublicFacts:
     """The grid that the answers of an array are rounded to."""
 
     @classmethod
-    def of(cls, answers: PrivateCounts) -> "PublicFacts":
-        """The public facts of these answers."""
+    def of(cls, answers: PrivateCounts | CountsByGroup) -> "PublicFacts":
+        """The public facts of these answers; all groups have the same."""
+        if isinstance(answers, CountsByGroup):
+            return cls.of(next(iter(answers.values())))
         return cls(
             sensitivity=answers.sensitivity,
             monotonic=answers.monotonic,

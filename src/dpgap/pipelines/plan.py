@@ -12,7 +12,7 @@ learns how many winners would be right.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -169,6 +169,19 @@ class Plan(Table):
     max_items: int | None = None
     delta: Fraction = Fraction(0)
 
+    @classmethod
+    def of(cls, question: Question, facts: PublicFacts, rows: Iterable[ExpectedErrors]) -> "Plan":
+        """The plan for a question about answers with these facts."""
+        return cls(
+            rows=tuple(rows),
+            k=question.k or 0,
+            split=question.split,
+            monotonic=facts.monotonic,
+            select=question.kind,
+            max_items=facts.reach,
+            delta=question.delta,
+        )
+
     def __getitem__(self, method: str) -> ExpectedErrors:
         """The row of a method."""
         return {row.method: row for row in self.rows}[method]
@@ -224,7 +237,8 @@ class Plan(Table):
             "selection noise": [row.selection_noise for row in self.rows],
         }
         if self.delta:
-            shown["threshold"] = [int(row.threshold or 0) for row in self.rows]
+            thresholds = [row.threshold or Fraction(0) for row in self.rows]
+            shown["threshold"] = [readable(threshold) for threshold in thresholds]
         shares = [row.precision for row in self.rows]
         if any(shares):
             shown["right"] = [None if it is None else f"{100 * it:.1f} %" for it in shares]
@@ -346,15 +360,7 @@ def plan(
             else _least(partial(expected, name), positive_rational("error", error))
         )
         rows.append(expected(name, amount))
-    return Plan(
-        rows=tuple(rows),
-        k=question.k or 0,
-        split=question.split,
-        monotonic=facts.monotonic,
-        select=select,
-        max_items=facts.reach,
-        delta=question.delta,
-    )
+    return Plan.of(question, facts, rows)
 
 
 def _number_of_items(items: int | None) -> int | None:

@@ -121,9 +121,8 @@ class Answering:
                     "neighbours must be 'add-or-remove' for a count: if a unit is replaced, the "
                     "number of units stays the same, and is public"
                 )
-            units = cast(PrivateCounts, answers)
-            pipeline = choose(asked, PublicFacts.of(units)).pipeline
-            return cls(replace(asked, items=len(units)), pipeline, (None,))
+            facts = PublicFacts.of(answers)
+            return cls(replace(asked, items=facts.items), choose(asked, facts).pipeline, (None,))
         if asked.unknown and not asked.delta:
             raise ValueError(
                 "delta must be above 0 if domain is None, such as 1e-6: it is the chance that an "
@@ -140,12 +139,11 @@ class Answering:
             raise TypeError(
                 "table must be the answers of all groups: one question is about all of them"
             )
-        by_group = dict(answers) if isinstance(answers, CountsByGroup) else {None: answers}
-        first = next(iter(by_group.values()))
-        facts = PublicFacts.of(first)
+        groups = tuple(answers) if isinstance(answers, CountsByGroup) else (None,)
+        facts = PublicFacts.of(answers)
         pipeline = choose(asked, facts).pipeline
         split = getattr(pipeline, "split", asked.split)
-        return cls(replace(asked, items=facts.items, split=split), pipeline, tuple(by_group))
+        return cls(replace(asked, items=facts.items, split=split), pipeline, groups)
 
     def build(self, drawn: Sequence[Any]) -> Answer | Total:
         """The answer, largest estimates first; one for each group where there are groups."""
