@@ -32,7 +32,7 @@ from dpgap.desk.config import ListedData, StewardsFile
 from dpgap.desk.counts import Slot, TopicCounts
 from dpgap.desk.heads import PutBack
 from dpgap.desk.middleware import BUSY, NOT_THERE, Refused, in_our_words, log, note_error
-from dpgap.desk.questions import FilledForm, Prospects, ask, number_in, prospects, text_of
+from dpgap.desk.questions import FilledForm, Offers, ask, number_in, offers, text_of
 from dpgap.desk.spool import Folder, Pending, Reserved, Reserving, Slip, Spool, SpoolError, name_of
 from dpgap.releases.document import handed_out
 
@@ -375,11 +375,11 @@ class Desk:
             raise Refused(422, f"epsilon must be at least {text_of(least)} for each question")
         return least
 
-    def expect(self, visitor: Visitor, data: ListedData, form: FilledForm) -> Prospects:
+    def expect(self, visitor: Visitor, data: ListedData, form: FilledForm) -> Offers:
         """The expected errors of a question, if it can be asked."""
         least = self.require_enough(visitor, data, form)
         facts = self.slot(data, form).facts
-        return prospects(form, facts, self.balance(visitor, data).left, least)
+        return offers(form, facts, self.balance(visitor, data).left, least)
 
     def slot(self, data: ListedData, form: FilledForm) -> Slot:
         """The counts for a question, if it can be asked about this topic. All checks are public."""
