@@ -101,7 +101,7 @@ class Session:
         neighbours: str = "add-or-remove",
         max_items: int | None = None,
         encoding: str | None = None,
-        decimal: str = ".",
+        decimal: str | None = None,
     ) -> None:
         if (epsilon is None) == (account is None):
             raise TypeError("state either epsilon or account, and not both")

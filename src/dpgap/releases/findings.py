@@ -184,10 +184,14 @@ def _total(release: Total) -> Iterator[str]:
     ends = " to ".join(dict.fromkeys(cells[HEADINGS["low"]] + cells[HEADINGS["high"]]))
     the = "With this limit, the" if question.limits() else "The"
     claim = f"{the} {measured_in(question)}{rows} is {ends} (95 % confidence)."
-    is_near_zero, doubts = low <= 0 <= high, question.doubts()
-    yield from (*doubts, claim) if is_near_zero else (claim, *doubts)
-    if is_near_zero:
+    if low <= 0 <= high:
+        yield from question.doubts()
+        yield claim
         yield from question.doubts_of_names()
+        return
+    yield claim
+    if question.table is not None:  # amounts of a frame may be numbers in any case
+        yield from question.doubts()
 
 
 def general_findings(release: Selected | Total | ReleasesByGroup) -> tuple[str, ...]:
