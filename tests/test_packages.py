@@ -188,6 +188,7 @@ EVERY_PUBLIC_CALL = {
     "MeasuredAbove": "dpgap.MeasuredAbove(50, 2, 50).release(answers).interval().shape",
     "MeasuredTopK": "dpgap.MeasuredTopK(2, 50).release(answers).groups()",
     "NoisyHistogram": "dpgap.NoisyHistogram(1).release(answers)",
+    "PromiseWarning": "issubclass(dpgap.PromiseWarning, Warning)",
     "NoisyMax": "dpgap.NoisyMax(50, noise='exponential').release(answers).p_values",
     "NoisyTopK": "dpgap.NoisyTopK(2, 50).release(answers).gap_between(1, 2)",
     "Plan": "isinstance(dpgap.plan(k=2, epsilon=1), dpgap.Plan)",

@@ -1160,6 +1160,24 @@ def promise_in_words(epsilon: Fraction, delta: Fraction, change: str, who: str) 
     )
 
 
+_MOST_EPSILON = 20
+_MOST_DELTA = Fraction(1, 1000)
+
+
+def weak_promises(epsilon: Fraction, delta: Fraction) -> Iterator[str]:
+    """Sentences about an ε or a δ that promises little; they are shown before it is paid."""
+    if epsilon > _MOST_EPSILON:
+        yield (
+            f"ε is above {_MOST_EPSILON}, which promises hardly anything: one unit may change a "
+            f"probability by a factor of {factor(epsilon)}."
+        )
+    if delta > _MOST_DELTA:
+        yield (
+            "δ is above 1/1,000: of 1,000 units with an item of their own, more than one may be "
+            "shown. Usually δ is 1e-6 or less."
+        )
+
+
 def _few(number: int, one: str, several: str) -> str:
     return f"one {column_name(one)} only" if number == 1 else f"at most {number:,} {several}"
 

@@ -22,12 +22,20 @@ from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
 from dpgap.budget.account import NOTHING, Account, Amount
 from dpgap.data.private_counts import PrivateCounts, errors_without_answers
-from dpgap.exact.parameters import approximately, rational, without_power
+from dpgap.exact.parameters import approximately, rational, with_point, without_power
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.pipelines.plan import Expected, Plan, plan
 from dpgap.pipelines.routes import Expectation, HistogramRoute, HybridRoute
 from dpgap.pipelines.tables import answer, pipeline_of
-from dpgap.question import HISTOGRAM, KINDS, Question, one_of, read_wanted, refuse_thousands
+from dpgap.question import (
+    HISTOGRAM,
+    KINDS,
+    Question,
+    one_of,
+    read_wanted,
+    refuse_thousands,
+    weak_promises,
+)
 
 # --------------------------------------------------------------------------------------------------
 # A client's question: a topic and a few checked numbers. No text of a client reaches an engine.
@@ -86,6 +94,7 @@ class FilledForm:
         text = {name: said.get(name, default) for name, default in DEFAULTS.items()}
         if decimal == ",":
             refuse_thousands({"threshold": text["threshold"]})
+            text |= {name: _without_comma(text[name]) for name in ("threshold", "epsilon", "delta")}
         kind, k, sizes = one_of("kind", text["kind"], KINDS), text["k"], text["sizes"].strip()
         if not (k.isascii() and k.isdigit() and len(k) <= 4 and 1 <= int(k) <= _MOST):
             raise ValueError(f"k must be a whole number from 1 to {_MOST}")
@@ -133,6 +142,12 @@ def text_of(value: Fraction) -> str:
 
 def _is_long(value: Fraction) -> bool:
     return bool(max(value.numerator, value.denominator) >= 10**_LONGEST)
+
+
+def _without_comma(text: str) -> str:
+    """A number with a decimal comma, with a point; 1,000 stays, because it may mean a thousand."""
+    point = with_point(text.strip())
+    return text if not point or " or " in point else point
 
 
 def number_in(said: Mapping[str, str], name: str) -> Fraction:
@@ -196,7 +211,8 @@ def prospects(form: FilledForm, facts: PrivateCounts, left: Amount, least: Fract
         rest = max(NOTHING.epsilon, left.epsilon - cost.epsilon)
         rows.append(Prospect(cost.epsilon, *found[:3], rest, cost.fits(left), share == 1))
     noise = _expectation(asked, facts).selection_noise
-    return Prospects(tuple(rows), tuple(_words(asked, form.said["sizes"], facts, noise)))
+    words = _words(asked, form.said["sizes"], facts, noise)
+    return Prospects(tuple(rows), (*weak_promises(asked.epsilon, asked.delta), *words))
 
 
 @lru_cache(maxsize=4096)  # all of it is public

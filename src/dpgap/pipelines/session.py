@@ -19,7 +19,13 @@ from dpgap.budget.account import Account, Amount, InMemoryBudget, granted
 from dpgap.data.counts import Table, counts
 from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.parameters import Rational, readable_down, readable_up
-from dpgap.pipelines.tables import Answer, Counted, answer, refuse_counts_of_all
+from dpgap.pipelines.tables import (
+    Answer,
+    Counted,
+    answer,
+    refuse_counts_of_all,
+    warn_of_weak_promise,
+)
 from dpgap.question import (
     Above,
     Amounts,
@@ -209,6 +215,7 @@ class Session:
         refuse_counts_of_all(wanted, table)
         if not wanted.is_of_all:
             table = self._count(stated_counting({"max_items": self._max_items, **stated}))
+        warn_of_weak_promise(wanted)
         release = answer(wanted, table, self._account, stated.get("fresh", False), counting)
         self.releases += (release,)
         return release
