@@ -172,7 +172,7 @@ def _kinds(release: Selected, facts: Facts) -> Sequence[Kind]:
     if not is_measured:
         return first
     if facts.are_unsure:
-        return (*first, _names, _outside)
+        return (*first, _more, _names, _outside)
     return (*first, _order, _without_value, _names, _outside)
 
 
@@ -271,6 +271,10 @@ def _little(release: Measured, facts: Facts) -> Iterator[str]:
     else:
         clauses = ", and ".join(said)
         yield f"{clauses.capitalize()}." if count == 1 else f"Little is sure here: {clauses}."
+
+
+def _more(release: Measured, facts: Facts) -> Iterator[str]:
+    """What to do if nothing is sure."""
     yield "Ask with more ε, or for fewer items."
 
 
