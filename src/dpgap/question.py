@@ -574,12 +574,12 @@ class Reading(TypedDict, total=False):
         Otherwise such a file is refused.
     decimal
         The decimal mark of numbers in the text of a file: "." or ",". With ",", 1.234,56 and
-        1 234,56 are numbers.
+        1 234,56 are numbers. A sum over a file with semicolons needs it; else the default is ".".
     """
 
     neighbours: Annotated[str | None, Keyword(Neighbours.read, "add-or-remove")]
     encoding: Annotated[str | None, Keyword(_encoding)]
-    decimal: Annotated[str, Keyword(functools.partial(one_of, words=DECIMALS), ".")]
+    decimal: Annotated[str | None, Keyword(functools.partial(one_of, words=DECIMALS))]
 
 
 class Filtered(TypedDict, total=False):
@@ -895,8 +895,21 @@ class Question:
     @property
     def is_of_lines(self) -> bool:
         """Whether units are the lines of a FIMI file, each of which may have many items."""
-        name = (self.table or "").lower().removesuffix(".gz")
-        return self.unit in ("row", "line") and name.endswith(".dat")
+        return self.unit in ("row", "line") and self._file_name.endswith(".dat")
+
+    @property
+    def is_of_csv(self) -> bool:
+        """Whether the table is a CSV file."""
+        return self._file_name.endswith((".csv", ".tsv"))
+
+    @property
+    def is_of_text(self) -> bool:
+        """Whether the table is a file in which all columns are text."""
+        return self.is_of_csv or self._file_name.endswith((".json", ".jsonl", ".ndjson"))
+
+    @property
+    def _file_name(self) -> str:
+        return (self.table or "").lower().removesuffix(".gz")
 
     @property
     def has_one_item_each(self) -> bool:
@@ -1019,7 +1032,8 @@ class Question:
     def doubts(self) -> Iterator[str]:
         """Reasons why released totals may be near 0 though the true ones are not."""
         if self.sum_of_text:
-            comma = "" if self.decimal == "," else " For 16,48 in a file, state decimal ','."
+            is_comma_possible = self.is_of_csv and self.decimal == "."
+            comma = " For 16,48, state decimal ','." if is_comma_possible else ""
             yield printable(
                 f"Check column {self.sum!r}: text such as '$16.48' or '16.48 €' is not a number, "
                 f"and is ignored. Make it numeric first.{comma}"
@@ -1046,15 +1060,17 @@ class Question:
         clause = _Reader(str(self.where)).read() if self.where else Joined("and", ())
         for it in comparisons_of(clause):
             column = f"column {printable(it.column)!r}"
-            is_text = families.get(it.column) == "text" and self.decimal == "."
-            if is_text and isinstance((*it.literals, "")[0], Decimal):
+            is_text = self.is_of_csv or families.get(it.column) == "text"
+            if is_text and self.decimal == "." and isinstance((*it.literals, "")[0], Decimal):
                 comma = "For 16,48 in a file, state decimal ','."
                 said.append(f"In {column}, only text such as 16.48 is read as a number. {comma}")
             elif it.form is not None:
                 said.append(f"In {column}, only text in the form {it.form} is read as a date.")
             elif it.sign in ORDERS and _ISO_DAY.match(str(it.literals[0])):
-                as_text = f"If {column} is text, its dates must be written as 2026-10-01."
-                said.append(f"{as_text} For another form, use day(…).")
+                rule = f"If {column} is text, its dates must be written as 2026-10-01."
+                if self.is_of_text:
+                    rule = f"Only dates written as 2026-10-01 match in {column}."
+                said.append(f"{rule} For another form, use day(…).")
             elif it.sign in ORDERS and _ISO_MONTH.fullmatch(str(it.literals[0])):
                 said.append(f"If {column} holds dates, compare it with a day such as 2026-10-01.")
         return dict.fromkeys(said)
@@ -1142,6 +1158,24 @@ def promise_in_words(epsilon: Fraction, delta: Fraction, change: str, who: str) 
         f"{kind} with {numbers}: if {change}, the probability of what is shown here would change "
         f"by a factor of at most {factor(epsilon)}.{exception}"
     )
+
+
+_MOST_EPSILON = 20
+_MOST_DELTA = Fraction(1, 1000)
+
+
+def weak_promises(epsilon: Fraction, delta: Fraction) -> Iterator[str]:
+    """Sentences about an ε or a δ that promises little; they are shown before it is paid."""
+    if epsilon > _MOST_EPSILON:
+        yield (
+            f"ε is above {_MOST_EPSILON}, which promises hardly anything: one unit may change a "
+            f"probability by a factor of {factor(epsilon)}."
+        )
+    if delta > _MOST_DELTA:
+        yield (
+            "δ is above 1/1,000: of 1,000 units with an item of their own, more than one may be "
+            "shown. Usually δ is 1e-6 or less."
+        )
 
 
 def _few(number: int, one: str, several: str) -> str:

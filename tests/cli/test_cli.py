@@ -71,6 +71,20 @@ def _run(*words: str) -> str:
     return result.stdout
 
 
+@pytest.mark.filterwarnings("always::dpgap.PromiseWarning")
+def test_an_epsilon_above_20_is_noted_before_it_is_charged(folder: Path) -> None:
+    asked = ["count", "sold.csv", "--unit", "who", "--epsilon", "21"]
+    noted = CliRunner().invoke(app, asked)
+    assert noted.exit_code == 0
+    assert noted.stderr.startswith("dpgap: note: ε is above 20, which promises hardly")
+    Ledger("sqlite:///budget.db").create("sales", 1)
+    refused = CliRunner().invoke(
+        app, [*asked, "--ledger", "sqlite:///budget.db", "--dataset", "sales"]
+    )
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("dpgap: note: ε is above 20")  # before the charge is refused
+
+
 def test_top_k_prints_a_table_the_budget_and_the_guarantee(folder: Path) -> None:
     said = _run("top-k", *ASK, "-k", "2", "--method", "ranked")
     assert re.search(r"1\s+fig(\s+[34],\d{3}\.\d){3}\s", said)

@@ -193,6 +193,41 @@ def test_errors_on_pages_have_the_labels_of_the_form(desk: Running) -> None:
         assert ann.post(ASK, json=question(k=8)).json()["error"].startswith("k must be at most 7")
 
 
+def test_an_epsilon_above_20_gets_a_sentence_before_it_is_paid(desk: Running) -> None:
+    pages = _pages(desk, "ann", "/data/sales?epsilon=20", "/data/sales?epsilon=21")
+    assert [said.count("ε is above 20, which promises hardly anything") for said in pages] == [0, 1]
+    with desk.program("ann") as ann:
+        asked = {"topic": "what", "k": 2, "epsilon": "21"}
+        planned = ann.post("/api/v1/datasets/sales/plan", json=asked).json()
+    assert planned["words"][0].startswith("ε is above 20")
+
+
+def test_a_delta_above_a_thousandth_gets_a_sentence_before_it_is_paid(tmp_path: Path) -> None:
+    topic = '[[datasets.sales.topics]]\nname = "all"\nitem = "what"\nmax_items = 2\n'
+    with running(write_file(tmp_path, data='epsilon = 10\ndelta = "0.1"', more=topic)) as desk:
+        places = (f"/data/sales?topic=all&delta={delta}" for delta in ("1/1000", "0.0011"))
+        pages = _pages(desk, "ann", *places)
+    assert [said.count("δ is above 1/1,000") for said in pages] == [0, 1]
+
+
+def test_a_form_of_a_table_with_a_decimal_comma_takes_one(tmp_path: Path) -> None:
+    data = 'epsilon = 10\ndecimal = ","'
+    with running(write_file(tmp_path, data=data)) as desk:
+        page, ambiguous = _pages(
+            desk,
+            "ann",
+            "/data/sales?kind=above&threshold=100,5&epsilon=0,5",
+            "/data/sales?kind=above&threshold=1,500",
+        )
+        assert "Ask, and pay ε = 0.5" in page
+        assert "write 1500 or 1.500" in ambiguous
+        with desk.program("ann") as ann:
+            asked = question(kind="above", threshold="100,5", epsilon="0,5")
+            answer = ann.post(ASK, json=asked).json()["release"]
+    assert answer["question"]["epsilon"] == "1/2"
+    assert answer["question"]["threshold"] == "201/2"
+
+
 def test_lists_of_questions_name_the_topic(tmp_path: Path) -> None:
     twice = '[[datasets.sales.topics]]\nname = "other"\ntitle = "In Bern"\nitem = "what"\n'
     twice += 'domain = "items.txt"\nwhere = "city = \'Bern\'"'

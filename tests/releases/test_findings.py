@@ -488,6 +488,19 @@ def test_others_may_be_above_only_if_some_items_were_not_asked(method: str, adap
     assert method == "paper" or (False, False) in cases
 
 
+def test_the_caveat_is_second_if_nothing_is_sure_too():
+    sold = polars.DataFrame({"who": range(9), "what": ["fig", "pea", "oat"] * 3})
+    asked: Any = {"unit": "who", "item": "what", "domain": ["fig", "pea", "oat"], "epsilon": "0.1"}
+    for seed in range(40):
+        with bits_are(InsecureSeededBits(seed)):
+            found = dpgap.above(sold, threshold=1, k=1, adaptive=False, **asked)
+        if found.indices.size and (found.processed or 0) < 3:
+            assert found.findings[0].startswith("This is mostly noise")
+            assert found.findings[1].startswith("Items were asked in a random order")
+            return
+    raise AssertionError("no seed leaves an item out")
+
+
 def test_each_group_says_whether_others_may_be_above():
     sold = polars.DataFrame(
         {"who": range(1_800), "what": ["fig"] * 1_800, "land": ["CH", "DE"] * 900}

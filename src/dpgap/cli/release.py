@@ -363,12 +363,13 @@ def release(kind: str, file: TABLE, stated: dict[str, Any], payer: Payer, output
         count_table: Any = units_of if is_of_all else counts
         counting = background.submit(count_table, file, **said)
         account = payer.account()
-        from dpgap.pipelines.tables import answer
+        from dpgap.pipelines.tables import answer, warn_of_weak_promise
         from dpgap.releases.text import shown, to_json
 
         answers = counting.result()
     wanted = read_wanted(kind, stated)
     with notes():
+        warn_of_weak_promise(wanted)
         made = errors_without_answers(answer)(wanted, answers, account, payer.fresh)
     remaining, whose = None, "" if account is None else f"for you in data set {account.dataset!r}"
     with suppress(Exception, KeyboardInterrupt):  # the ledger may not be reachable now

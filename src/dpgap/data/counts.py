@@ -196,6 +196,15 @@ def open_rows(
     return table, question, engine_of(frame), frame
 
 
+def _require_decimal(table: Any, asked: Question, stated: str | None) -> None:
+    """Ask for the decimal mark if it is not stated, and may well be a comma."""
+    if asked.sum is not None and stated is None and sources.has_semicolons(table):
+        raise ValueError(
+            "decimal must be stated for a sum over a file with semicolons: ',' if amounts are "
+            "written as 16,48, '.' if they are written as 16.48"
+        )
+
+
 def roles_of(source: Source, question: Question) -> dict[str, str]:
     """The columns that are read, by their roles (unit, item, group, amount)."""
     unit, item = source.unit, source.item
@@ -337,6 +346,7 @@ def counts(
         asked = asked.among(len(groups.labels), groups.digest)
     with ExitStack() as resources:
         source = find(table, unit, item, domain, asked, resources)
+        _require_decimal(table, asked, counting.get("decimal"))
         frame, asked, engine, rows = open_rows(source, asked, resources)
         # A domain may be a frame in the table's engine, unless there are groups.
         is_apart = source.database is not None and source.domain_address is None
@@ -366,6 +376,7 @@ def units_of(table: Table, **counting: Any) -> PrivateCounts:
     with ExitStack() as resources:
         item = "row" if unit is None else unit
         source = find(table, unit, item, None, asked, resources)
+        _require_decimal(table, asked, counting.get("decimal"))
         _, asked, engine, rows = open_rows(source, asked, resources)
         roles = {role: name for role, name in roles_of(source, asked).items() if role != "item"}
         found = _fetch_total(rows, engine, roles, asked)

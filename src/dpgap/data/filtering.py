@@ -117,7 +117,8 @@ def _misfit(literal: Literal, family: str, *, is_ordered: bool) -> str:
     """Why a literal cannot be compared with a column; empty if it can."""
     number = str(literal) if query.is_number(str(literal)) else with_point(str(literal))
     if family in ("text", ANY):
-        why = f"{'is' if family == 'text' else 'may be'} text, which is ordered letter by letter"
+        kind = "is text, which" if family == "text" else "as text"
+        why = f"{kind} is ordered letter by letter"
         if not (is_ordered and isinstance(literal, str)) or re.match(_REAL_DAY, literal):
             return ""
         if _DATE.fullmatch(literal.strip()):

@@ -326,6 +326,14 @@ def is_fimi(table: object) -> bool:
     return is_path and kind_of(str(table)) == "fimi"
 
 
+def has_semicolons(table: object) -> bool:
+    """Whether the first line of a CSV file, which is public, separates its fields by semicolons."""
+    is_path = isinstance(table, str | os.PathLike) and not is_url(table)
+    if not is_path or kind_of(str(table)) != "csv":
+        return False
+    return with_masked_errors(lambda: _header(str(table))[1] == ";")
+
+
 def is_table(path: str) -> bool:
     """Whether `path` is a file of a kind that holds tables."""
     return kind_of(path) is not None and os.path.isfile(path)

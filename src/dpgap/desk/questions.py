@@ -22,13 +22,20 @@ from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
 from dpgap.budget.account import NOTHING, Account, Amount
 from dpgap.data.private_counts import PrivateCounts, errors_without_answers
-from dpgap.exact.parameters import approximately, rational, without_power
+from dpgap.exact.parameters import approximately, rational, with_point, without_power
 from dpgap.pipelines.arrays import MeasuredTopK
 from dpgap.pipelines.choose import Choice, PublicFacts, choose
 from dpgap.pipelines.plan import expected_for_sizes
 from dpgap.pipelines.routes import ExpectedErrors
 from dpgap.pipelines.tables import answer
-from dpgap.question import KINDS, Question, one_of, read_wanted, refuse_thousands
+from dpgap.question import (
+    KINDS,
+    Question,
+    one_of,
+    read_wanted,
+    refuse_thousands,
+    weak_promises,
+)
 
 # --------------------------------------------------------------------------------------------------
 # A client's question: a topic and a few checked numbers. No text of a client reaches an engine.
@@ -87,6 +94,7 @@ class FilledForm:
         text = {name: said.get(name, default) for name, default in DEFAULTS.items()}
         if decimal == ",":
             refuse_thousands({"threshold": text["threshold"]})
+            text |= {name: _without_comma(text[name]) for name in ("threshold", "epsilon", "delta")}
         kind, k, sizes = one_of("kind", text["kind"], KINDS), text["k"], text["sizes"].strip()
         if not (k.isascii() and k.isdigit() and len(k) <= 4 and 1 <= int(k) <= _MOST):
             raise ValueError(f"k must be a whole number from 1 to {_MOST}")
@@ -134,6 +142,12 @@ def text_of(value: Fraction) -> str:
 
 def _is_long(value: Fraction) -> bool:
     return bool(max(value.numerator, value.denominator) >= 10**_LONGEST)
+
+
+def _without_comma(text: str) -> str:
+    """A number with a decimal comma, with a point; 1,000 stays, because it may mean a thousand."""
+    point = with_point(text.strip())
+    return text if not point or " or " in point else point
 
 
 def number_in(said: Mapping[str, str], name: str) -> Fraction:
@@ -201,7 +215,8 @@ def offers(form: FilledForm, facts: PrivateCounts, left: Amount, least: Fraction
                 is_asked=share == 1,
             )
         )
-    return Offers(tuple(rows), tuple(_words(choose(question, public), form.said["sizes"])))
+    words = _words(choose(question, public), form.said["sizes"])
+    return Offers(tuple(rows), (*weak_promises(question.epsilon, question.delta), *words))
 
 
 @lru_cache(maxsize=4096)  # all of it is public

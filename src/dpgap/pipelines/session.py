@@ -21,7 +21,14 @@ from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.parameters import Rational, boolean, rational, readable_down, readable_up
 from dpgap.pipelines.choose import PublicFacts, choose
 from dpgap.pipelines.plan import Plan
-from dpgap.pipelines.tables import Answer, Answering, Counted, answer, refuse_counts_of_all
+from dpgap.pipelines.tables import (
+    Answer,
+    Answering,
+    Counted,
+    answer,
+    refuse_counts_of_all,
+    warn_of_weak_promise,
+)
 from dpgap.question import (
     Above,
     Amounts,
@@ -112,7 +119,7 @@ class Session:
         neighbours: str = "add-or-remove",
         max_items: int | None = None,
         encoding: str | None = None,
-        decimal: str = ".",
+        decimal: str | None = None,
     ) -> None:
         if (epsilon is None) == (account is None):
             raise TypeError("state either epsilon or account, and not both")
@@ -236,6 +243,7 @@ class Session:
     def _ask(self, kind: str, options: Any, asked: Mapping[str, Any], **named: Any) -> Answered:
         """Ask about the table, or about the counts of an item column."""
         wanted, table, counting = self._read(kind, options, asked, **named)
+        warn_of_weak_promise(wanted)
         release = answer(wanted, table, self._account, asked.get("fresh", False), counting)
         self.releases += (release,)
         return release

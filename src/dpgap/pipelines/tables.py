@@ -7,6 +7,7 @@
 (('fig',), (1, 2))
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ import numpy as np
 from dpgap._package import public
 from dpgap.budget.account import Account, AlreadyCharged, Archive, KeyUsed, Request, pay
 from dpgap.data.counts import Table, counts, units_of
+from dpgap.data.domain import steps_outside
 from dpgap.data.private_counts import CountsByGroup, PrivateCounts, errors_without_answers
 from dpgap.exact.parameters import Rational, boolean
 from dpgap.mechanisms.histogram import NoisyHistogram
@@ -36,6 +38,7 @@ from dpgap.question import (
     require_options,
     stated_counting,
     takes,
+    weak_promises,
 )
 from dpgap.releases.document import read_archived
 from dpgap.releases.release import MechanismUsed, ReleasesByGroup, TableRelease, Total, UnitCount
@@ -320,6 +323,22 @@ def refuse_counts_of_all(wanted: Question, table: Any) -> None:
         )
 
 
+@public
+class PromiseWarning(UserWarning):
+    """An ε above 20, or a δ above 1/1,000: it says so before anything is charged.
+
+    >>> import warnings, dpgap
+    >>> warnings.simplefilter("ignore", dpgap.PromiseWarning)
+    """
+
+
+def warn_of_weak_promise(wanted: Question) -> None:
+    """Warn of an ε or a δ that promises little."""
+    sentences = " ".join(weak_promises(wanted.epsilon, wanted.delta))
+    if sentences:
+        warnings.warn(sentences, PromiseWarning, stacklevel=steps_outside())
+
+
 def ask(
     kind: str, options: Any, table: AnyTable, asked: Mapping[str, Any], **named: Any
 ) -> Answer | Total:
@@ -333,4 +352,5 @@ def ask(
         raise TypeError(
             f"{', '.join(counting)} must be left out: you stated it when you called dpgap.counts"
         )
+    warn_of_weak_promise(wanted)
     return answer(wanted, table, stated.get("account"), stated.get("fresh", False), counting)

@@ -173,7 +173,7 @@ def _kinds(release: Selected, facts: Facts) -> Sequence[Kind]:
     if not is_measured:
         return first
     if facts.are_unsure:
-        return (*first, _names, _outside)
+        return (*first, _more, _names, _outside)
     return (*first, _order, _without_value, _names, _outside)
 
 
@@ -185,10 +185,14 @@ def _total(release: Total) -> Iterator[str]:
     ends = " to ".join(dict.fromkeys(cells[HEADINGS["low"]] + cells[HEADINGS["high"]]))
     the = "With this limit, the" if question.limits() else "The"
     claim = f"{the} {measured_in(question)}{rows} is {ends} (95 % confidence)."
-    is_near_zero, doubts = low <= 0 <= high, question.doubts()
-    yield from (*doubts, claim) if is_near_zero else (claim, *doubts)
-    if is_near_zero:
+    if low <= 0 <= high:
+        yield from question.doubts()
+        yield claim
         yield from question.doubts_of_names()
+        return
+    yield claim
+    if question.table is not None:  # amounts of a frame may be numbers in any case
+        yield from question.doubts()
 
 
 def general_findings(release: Selected | Total | ReleasesByGroup) -> tuple[str, ...]:
@@ -268,6 +272,10 @@ def _little(release: Measured, facts: Facts) -> Iterator[str]:
     else:
         clauses = ", and ".join(said)
         yield f"{clauses.capitalize()}." if count == 1 else f"Little is sure here: {clauses}."
+
+
+def _more(release: Measured, facts: Facts) -> Iterator[str]:
+    """What to do if nothing is sure."""
     yield "Ask with more ε, or for fewer items."
 
 
