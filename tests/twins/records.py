@@ -16,6 +16,8 @@ from unittest import mock
 import duckdb
 import psycopg
 
+from dpgap.data.sqlite import SQLiteRows
+
 _PLAIN = [
     (r"'(?:[^']|'')*'", "?"),
     (r"\b[0-9a-f]{16,}\b", "?"),  # a salt; Spark shows text without quotes
@@ -109,6 +111,9 @@ def recorded() -> Iterator[Record]:
         for name in _ON_CONNECTION:
             spies.enter_context(keep(duckdb.DuckDBPyConnection, name, lambda _, *given: given[0]))
         spies.enter_context(keep(psycopg.Cursor, "execute", lambda _, *given: given[0]))
+        spies.enter_context(
+            keep(SQLiteRows, "select", lambda rows, *names: f"{rows.query} {names}")
+        )
         for frame in _spark_frames():
             for name in _IN_SPARK:
                 spies.enter_context(keep(frame, name, _of_plan))
