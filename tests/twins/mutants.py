@@ -24,9 +24,9 @@ from dpgap.data.engines import counted
 from dpgap.data.engines.base import Engine
 from dpgap.data.engines.counted import CountsInEngine
 from dpgap.data.engines.duckdb import DuckDB
+from dpgap.data.engines.sqlite import SQLiteRows
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.data.sources import Source
-from dpgap.data.sqlite import SQLiteRows
 from dpgap.estimates.errors import COINS
 from dpgap.mechanisms.histogram import _Contenders
 from dpgap.mechanisms.sparse_vector import SparseVector

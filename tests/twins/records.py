@@ -16,7 +16,7 @@ from unittest import mock
 import duckdb
 import psycopg
 
-from dpgap.data.sqlite import SQLiteRows
+from dpgap.data.engines.sqlite import SQLiteRows
 
 _PLAIN = [
     (r"'(?:[^']|'')*'", "?"),

@@ -206,7 +206,7 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
         import ibis
 
         from dpgap.data.engines.ibis import require_faithful
-        from dpgap.data.sqlite import table_of
+        from dpgap.data.engines.sqlite import table_of
     except ImportError:
         raise ImportError(f"tables in databases need Ibis: {how_to_get('postgres')}") from None
 
