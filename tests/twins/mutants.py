@@ -24,6 +24,7 @@ from dpgap.data.engines import counted
 from dpgap.data.engines.base import Engine
 from dpgap.data.engines.counted import CountsInEngine
 from dpgap.data.engines.duckdb import DuckDB
+from dpgap.data.engines.sqlite import SQLiteRows
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.data.sources import Source
 from dpgap.estimates.errors import COINS
@@ -46,6 +47,16 @@ class Mutant(NamedTuple):
     """The first to try."""
     says: str
     """A pattern of what the difference that is found says."""
+
+
+def _counted_in_sqlite() -> AbstractContextManager[Any]:
+    """Rows are grouped by what SQLite stores, before anything is read."""
+    right = counts._with_rows_of_sqlite
+
+    def grouped_there(source: Source, names: Any) -> Source:
+        return right(source, names) if isinstance(source.table, SQLiteRows) else source
+
+    return mock.patch.object(counts, "_with_rows_of_sqlite", grouped_there)
 
 
 def _order_by_absence(kind: Any) -> Callable[[], AbstractContextManager[Any]]:
@@ -416,6 +427,7 @@ MUTANTS: dict[str, Mutant] = {
     "floats-with-a-point": Mutant(
         _floats_with_a_point, "pandas-objects", "unknown", 28, "counts move"
     ),
+    "counted-in-sqlite": Mutant(_counted_in_sqlite, "sqlite", "counts", 23, "only one is refused"),
     "dollar": Mutant(_dollar, "polars", "counts", 13, _TWO),
     "coin": Mutant(_coin_beside_the_largest, "pandas", "first", 2, "coin has nothing to do"),
     "divided-by-nothing": Mutant(

@@ -67,6 +67,15 @@ FLOATS = [
     *(-(2.0**63), 2.0**63, 2.0**53, 9.223372036854775e18, 65557.0, 1e12),
 ]
 
+NOT_UTF_8 = b"\xff"
+"""Bytes that the tables of SQLite hold as text."""
+
+STORED: list[Any] = [
+    *(1, 2, 1.0, 1.5, -0.0, 1e300, math.inf, "01", "1 ", "fig", "FIG", "", "true", "yes", "1\0"),
+    *(b"1", b"fig", NOT_UTF_8, 2**63 - 1, "2024-01-31", 2460340.5, 1706659200, None),
+]
+"""Values of every storage class of SQLite."""
+
 
 def odd_text(rng: Random, known: list[str], longest: int) -> str:
     """Text that is like none, or almost like a known one; seldom very long."""

@@ -17,6 +17,8 @@ from unittest import mock
 import duckdb
 import psycopg
 
+from dpgap.data.engines.sqlite import SQLiteRows
+
 _PLAIN = [
     (r"-?\b\d{10,}L?\b", "?"),  # a number with a pad, of which one in 10^9 is smaller; a pointer
     (r"[0-9a-f]{16,}", "?"),  # a salt, a name of a file
@@ -111,6 +113,9 @@ def recorded() -> Iterator[Record]:
         for cursor in (psycopg.Cursor, psycopg.ServerCursor):
             for name in ("execute", "executemany"):
                 spies.enter_context(keep(cursor, name, lambda _, *given: " ".join(map(str, given))))
+        spies.enter_context(
+            keep(SQLiteRows, "select", lambda rows, *names: f"{rows.query} {names}")
+        )
         for frame in _spark("dataframe", "DataFrame"):
             for name in _IN_SPARK:
                 spies.enter_context(keep(frame, name, _of_plan))

@@ -33,6 +33,7 @@ from dpgap.data.domain import (
 )
 from dpgap.data.engines.base import Engine, engine_of
 from dpgap.data.engines.counted import count_in_engine
+from dpgap.data.engines.sqlite import SQLiteRows
 from dpgap.data.filtering import keep
 from dpgap.data.private_counts import (
     CountsByGroup,
@@ -45,7 +46,6 @@ from dpgap.data.private_counts import (
     with_masked_errors,
 )
 from dpgap.data.sources import Families, Frame, Source
-from dpgap.data.sqlite import SQLiteRows
 from dpgap.data.values import arrow_texts, each_value, is_number, number_of
 from dpgap.question import (
     OBSERVED,

@@ -208,7 +208,7 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
         import ibis
 
         from dpgap.data.engines.ibis import require_faithful
-        from dpgap.data.sqlite import table_of
+        from dpgap.data.engines.sqlite import table_of
     except ImportError:
         raise ImportError(f"tables in databases need Ibis: {how_to_get('postgres')}") from None
 
@@ -707,8 +707,9 @@ def _words(path: str, line: str) -> str:
 # --------------------------------------------------------------------------------------------------
 # Text that is not UTF-8 is a missing value, in every kind of frame.
 #
-# Arrow does not check that text is UTF-8. So frames of Arrow, and frames that were made from them,
-# may hold bytes that are no text. One such value would make the call fail, or count as another one.
+# Arrow and Spark do not check that text is UTF-8. So their frames, and frames that were made from
+# them, may hold bytes that are no text. One such value would make the call fail, or different ones
+# would be read as one text.
 
 
 def with_valid_text(frame: Frame, names: Iterable[str]) -> Frame:
@@ -771,6 +772,16 @@ def _in_duckdb(relation: Any, names: list[str]) -> Any:
     return relation.select(f"* REPLACE ({valid})") if valid else relation
 
 
+def _in_spark(frame: Any, names: list[str]) -> Any:
+    from pyspark.sql import functions
+
+    valid = {}
+    for name in names:
+        column = functions.col("`" + name.replace("`", "``") + "`")
+        valid[name] = functions.try_validate_utf8(column)
+    return frame.withColumns(valid) if valid else frame
+
+
 def _valid(column: Any) -> Any:
     """A column of Arrow without text that is not UTF-8; the same column if all text is valid."""
     import pyarrow
@@ -796,4 +807,6 @@ _CHANGES: dict[nw.Implementation, Callable[[Any, list[str]], Any]] = {
     nw.Implementation.PANDAS: _in_pandas,
     nw.Implementation.POLARS: _in_polars,
     nw.Implementation.DUCKDB: _in_duckdb,
+    nw.Implementation.PYSPARK: _in_spark,
+    nw.Implementation.PYSPARK_CONNECT: _in_spark,
 }

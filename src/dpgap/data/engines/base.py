@@ -113,7 +113,7 @@ class Engine(ProcessBound, ABC):
         return with_masked_errors(act, _STOPPED, EngineError)
 
     def plain(self, frame: Lazy) -> Lazy:
-        """The same rows; an `item` or `group` of text has the plain type of text."""
+        """The same rows; a `unit`, `item` or `group` of text has the plain type of text."""
         return frame
 
     def merges(self, column: Lazy) -> bool:

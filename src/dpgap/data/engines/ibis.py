@@ -36,6 +36,11 @@ _NO_PADS = (
     "numbers, which keep private counts out of their logs"
 )
 
+_IS_DETERMINISTIC = """
+    SELECT collisdeterministic FROM pg_collation
+    WHERE oid = pg_collation_for((SELECT item FROM ({}) AS nothing))::regcollation"""
+"""Whether a collation of PostgreSQL compares by bytes; others may take any texts for equal."""
+
 
 @ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
 def md5(text: str) -> str:  # type: ignore[empty-body]
@@ -93,22 +98,27 @@ class Ibis(Engine):
             with_masked_errors(lambda: self.drop(self._pads(["pad"], 1)), _NO_PADS)
 
     def merges(self, column: Lazy) -> bool:
-        if self._database.name == "postgres":
-            query = ibis.to_sql(column.head(0).to_native(), dialect="postgres")
-            with closing(self._database.raw_sql(str(query))) as cursor:
-                kind = int(cursor.description[0].type_code)
-            if kind not in _TEXT_TYPES:  # enumerations; types of extensions may compare differently
-                named = f"SELECT typtype::text FROM pg_type WHERE oid = {kind}"
-                with closing(self._database.raw_sql(named)) as cursor:
-                    return bool(cursor.fetchone()[0] != "e")
-        return Engine.merges(self, column)
+        if self._database.name != "postgres":
+            return Engine.merges(self, column)
+        query = str(ibis.to_sql(column.head(0).to_native(), dialect="postgres"))
+        with closing(self._database.raw_sql(query)) as cursor:
+            kind = int(cursor.description[0].type_code)
+        if kind in _TEXT_TYPES:
+            return not self._fact(_IS_DETERMINISTIC.format(query))
+        # Enumerations are text too; types of extensions may compare differently.
+        return bool(self._fact(f"SELECT typtype <> 'e' FROM pg_type WHERE oid = {kind}"))
+
+    def _fact(self, query: str) -> Any:
+        """The one value that a query to a catalog has."""
+        with closing(self._database.raw_sql(query)) as cursor:
+            return cursor.fetchone()[0]
 
     def plain(self, frame: Lazy) -> Lazy:
         """The same rows; in PostgreSQL, text of a fixed width loses its padding."""
         if self._database.name != "postgres":
             return frame
         kinds = frame.collect_schema()
-        texts = [name for name in ("item", "group") if kinds.get(name) == nw.String]
+        texts = [name for name in ("unit", "item", "group") if kinds.get(name) == nw.String]
         return frame.with_columns(nw.col(name) + "" for name in texts) if texts else frame
 
     def list_items(self, items: Sequence[str | None] | Sequence[int | None]) -> Lazy:
