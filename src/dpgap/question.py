@@ -663,8 +663,10 @@ class Paid(TypedDict, total=False):
     epsilon
         The privacy budget ε that the whole answer costs: a number, or text as "0.7" or "2/3".
     fresh
-        Whether to pay for fresh noise if the account has already paid for the same question.
-        Otherwise the paid answer is shown again, and nothing is charged.
+        Whether to pay for the rows as they are now if the same question was asked before.
+        Otherwise the paid answer is shown again, and nothing is charged, if this session or the
+        ledger has it. A ledger knows files and addresses; a frame has no name, so only a session
+        knows its questions.
     """
 
     epsilon: Required[Annotated[Rational, Keyword(positive_rational)]]

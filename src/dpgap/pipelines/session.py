@@ -10,16 +10,23 @@
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Self, Unpack, cast, overload
 
 from dpgap._package import public
 from dpgap.budget.account import Account, Amount, InMemoryBudget, granted
-from dpgap.data.counts import Table, counts
+from dpgap.data.counts import Table, counts, units_of
 from dpgap.data.private_counts import errors_without_answers
-from dpgap.exact.parameters import Rational, readable_down, readable_up
-from dpgap.pipelines.tables import Answer, Counted, answer, refuse_counts_of_all
+from dpgap.exact.parameters import Rational, boolean, readable_down, readable_up
+from dpgap.pipelines.tables import (
+    Answer,
+    Answering,
+    Counted,
+    paid_answer,
+    refuse_counts_of_all,
+)
 from dpgap.question import (
     Above,
     Amounts,
@@ -27,6 +34,7 @@ from dpgap.question import (
     Filtered,
     Neighbours,
     Paid,
+    Question,
     TopK,
     read_wanted,
     require_options,
@@ -59,9 +67,11 @@ class TotalAsked(Amounts, Filtered, Paid, total=False):
 class Session:
     """Several questions of one table, under one budget.
 
-    The table is counted once for each item column, and reused for later questions. All releases are
-    in `releases`, and `to_html` shows them as one page. A `with` block frees the memory and the
-    connections of an engine. A forked process cannot ask, unless an account pays.
+    The table is counted once for each item column, and reused for later questions. An equal
+    question gets the answer that the session has, and costs nothing. With `fresh=True` the table is
+    counted again, and the question is paid again. All releases are in `releases`, and `to_html`
+    shows them as one page. A `with` block frees the memory and the connections of an engine. A
+    forked process cannot ask, unless an account pays.
 
     Parameters
     ----------
@@ -112,9 +122,13 @@ class Session:
         self._facts: dict[str, Any] = {"unit": unit, "encoding": encoding, "decimal": decimal}
         self._facts["neighbours"] = Neighbours.read("neighbours", neighbours)
         self._table, self._max_items = table, max_items
-        self._counted: dict[frozenset[Any], tuple[Counted, dict[str, Any]]] = {}
-        self.releases: tuple[Answered, ...] = ()
-        """All releases, in order."""
+        self._counted: dict[_Key, Counted] = {}
+        self._answered: list[tuple[Answered, _Key]] = []
+
+    @property
+    def releases(self) -> tuple[Answered, ...]:
+        """All releases, in order; one that was shown again is there once."""
+        return tuple(release for release, _ in self._answered)
 
     @property
     def spent(self) -> Fraction:
@@ -194,9 +208,10 @@ class Session:
         return cast(Total, self._ask("total", TotalAsked, asked, sum=sum, at_most=at_most))
 
     def _ask(self, kind: str, options: Any, asked: Mapping[str, Any], **named: Any) -> Answered:
-        """Ask about the table, or about the counts of an item column; these are made once.
+        """Ask about the counts of an item column, or of all units; these are made once.
 
-        A forked child is refused before it counts, unless an account pays.
+        An equal question gets the newest answer that this session has, unless it must be fresh. A
+        forked child is refused before it counts, unless an account pays.
         """
         if self._purse is not None:
             self._purse.refuse_elsewhere("a session")
@@ -204,20 +219,39 @@ class Session:
             raise TypeError(f"{name} must be left out: it was stated for the whole session")
         require_options(kind, asked, options)
         stated = {**named, **asked, **self._facts}
-        wanted, counting = read_wanted(kind, stated), stated_counting(stated)
-        table: Any = self._table
-        refuse_counts_of_all(wanted, table)
+        fresh = boolean("fresh", stated.get("fresh", False))
+        wanted = read_wanted(kind, stated)
+        refuse_counts_of_all(wanted, self._table)
         if not wanted.is_of_all:
-            table = self._count(stated_counting({"max_items": self._max_items, **stated}))
-        release = answer(wanted, table, self._account, stated.get("fresh", False), counting)
-        self.releases += (release,)
+            stated = {"max_items": self._max_items, **stated}
+        counting = stated_counting(stated)
+        key = frozenset((name, _key(value)) for name, value in counting.items())
+        if fresh or key not in self._counted:
+            count_table: Any = units_of if wanted.is_of_all else counts
+            counted = count_table(self._table, **counting)
+            if key in self._counted:
+                self._counted[key].close()
+            self._counted[key] = counted
+        answers = self._counted[key]
+        answering = Answering.of(wanted.about(cast(Question, answers.origin)), answers)
+        before = None if fresh else self._newest(answering.question, key)
+        if before is not None:
+            return before.again()
+        release = paid_answer(answering, answers, self._account, fresh)
+        self._answered.append((release, key))
         return release
 
-    def _count(self, counting: dict[str, Any]) -> Counted:
-        key = frozenset((name, _key(value)) for name, value in counting.items())
-        if key not in self._counted:  # frames are kept too, so that no other has their id
-            self._counted[key] = counts(self._table, **counting), counting
-        return self._counted[key][0]
+    def _newest(self, question: Question, key: "_Key") -> Answered | None:
+        """The newest answer of this session to an equal question. Only public facts decide.
+
+        A domain that stays in its engine has no digest: then the same object must have been stated.
+        """
+        is_known = question.digest is not None or question.unknown
+        for release, counted in reversed(self._answered):
+            asked = release.question
+            if (is_known or counted == key) and question.is_same_as(asked):
+                return release
+        return None
 
     def to_html(self, path: Place | None = None, *, title: str | None = None) -> str:
         """Return one HTML page of all releases as text; with a `path`, write it to that file.
@@ -247,7 +281,7 @@ class Session:
     def close(self) -> None:
         """Free memory and connections. The session can still be asked, and asking still costs ε."""
         while self._counted:
-            self._counted.popitem()[1][0].close()
+            self._counted.popitem()[1].close()
 
     def __enter__(self) -> Self:
         return self
@@ -256,8 +290,26 @@ class Session:
         self.close()
 
 
+_Key = frozenset[tuple[str, object]]
+"""The arguments that say what was counted."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Object:
+    """A frame as a part of a key: equal to itself alone. It is kept, so no other gets its id."""
+
+    value: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Object) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
 def _key(value: object) -> object:
-    """A key that identifies an argument: for lists and numbers the value, for a frame its id."""
+    """The part of a key for an argument: lists and numbers by value, a frame as the object."""
     if isinstance(value, list | tuple):
         return tuple([(type(each), repr(each)) for each in value])  # some have no hash
-    return value if isinstance(value, str | int | float | Fraction | Decimal | range) else id(value)
+    is_value = isinstance(value, str | int | float | Fraction | Decimal | range)
+    return value if is_value else _Object(value)
