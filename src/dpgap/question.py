@@ -967,12 +967,17 @@ class Question:
         canonical = json.dumps(body | self.bounds(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
+    @property
+    def essence(self) -> "str | Question":
+        """What equal questions share, as far as this can be known: a frame has no address."""
+        identity = self.identity
+        if identity is not None:
+            return identity
+        return replace(self, domain="", table=None, address=None, columns=())
+
     def is_same_as(self, other: "Question") -> bool:
-        """Whether both ask the same, as far as this can be known: a frame has no address."""
-        if self.identity is not None or other.identity is not None:
-            return self.identity == other.identity
-        nowhere: dict[str, Any] = {"domain": "", "table": None, "address": None, "columns": ()}
-        return replace(self, **nowhere) == replace(other, **nowhere)
+        """Whether both ask the same, as far as this can be known."""
+        return self.essence == other.essence
 
     @property
     def purpose(self) -> str:

@@ -123,12 +123,10 @@ class Session:
         self._facts["neighbours"] = Neighbours.read("neighbours", neighbours)
         self._table, self._max_items = table, max_items
         self._counted: dict[_Key, Counted] = {}
-        self._answered: list[tuple[Answered, _Key]] = []
-
-    @property
-    def releases(self) -> tuple[Answered, ...]:
+        self._newest: dict[object, Answered] = {}
+        """The newest answer to each question; only public facts decide whether two are equal."""
+        self.releases: tuple[Answered, ...] = ()
         """All releases, in order; one that was shown again is there once."""
-        return tuple(release for release, _ in self._answered)
 
     @property
     def spent(self) -> Fraction:
@@ -234,24 +232,16 @@ class Session:
             self._counted[key] = counted
         answers = self._counted[key]
         answering = Answering.of(wanted.about(cast(Question, answers.origin)), answers)
-        before = None if fresh else self._newest(answering.question, key)
-        if before is not None:
-            return before.again()
-        release = paid_answer(answering, answers, self._account, fresh)
-        self._answered.append((release, key))
-        return release
-
-    def _newest(self, question: Question, key: "_Key") -> Answered | None:
-        """The newest answer of this session to an equal question. Only public facts decide.
-
-        A domain that stays in its engine has no digest: then the same object must have been stated.
-        """
+        question = answering.question
+        # A domain that stays in its engine has no digest: the same object must have been stated.
         is_known = question.digest is not None or question.unknown
-        for release, counted in reversed(self._answered):
-            asked = release.question
-            if (is_known or counted == key) and question.is_same_as(asked):
-                return release
-        return None
+        place = question.essence, None if is_known else key
+        if not fresh and place in self._newest:
+            return self._newest[place].again()
+        release = paid_answer(answering, answers, self._account, fresh)
+        self._newest[place] = release
+        self.releases += (release,)
+        return release
 
     def to_html(self, path: Place | None = None, *, title: str | None = None) -> str:
         """Return one HTML page of all releases as text; with a `path`, write it to that file.
