@@ -663,8 +663,10 @@ class Paid(TypedDict, total=False):
     epsilon
         The privacy budget ε that the whole answer costs: a number, or text as "0.7" or "2/3".
     fresh
-        Whether to pay for fresh noise if the account has already paid for the same question.
-        Otherwise the paid answer is shown again, and nothing is charged.
+        Whether to pay for the rows as they are now if the same question was asked before.
+        Otherwise the paid answer is shown again, and nothing is charged, if this session or the
+        ledger has it. A ledger knows files and addresses; a frame has no name, so only a session
+        knows its questions.
     """
 
     epsilon: Required[Annotated[Rational, Keyword(positive_rational)]]
@@ -978,12 +980,17 @@ class Question:
         canonical = json.dumps(body | self.bounds(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
+    @property
+    def essence(self) -> "str | Question":
+        """What equal questions share, as far as this can be known: a frame has no address."""
+        identity = self.identity
+        if identity is not None:
+            return identity
+        return replace(self, domain="", table=None, address=None, columns=())
+
     def is_same_as(self, other: "Question") -> bool:
-        """Whether both ask the same, as far as this can be known: a frame has no address."""
-        if self.identity is not None or other.identity is not None:
-            return self.identity == other.identity
-        nowhere: dict[str, Any] = {"domain": "", "table": None, "address": None, "columns": ()}
-        return replace(self, **nowhere) == replace(other, **nowhere)
+        """Whether both ask the same, as far as this can be known."""
+        return self.essence == other.essence
 
     @property
     def purpose(self) -> str:

@@ -148,7 +148,9 @@ def test_a_paid_answer_is_shown_again_for_nothing_and_says_so() -> None:
     again = json.loads(_run(*ask, "--json"))
     assert again["items"] == first["items"]
     assert again["epsilon_remaining"] == first["epsilon_remaining"] == 1
-    assert "no ε is charged" in " ".join(_run(*ask, "--key", "tuesday").split())
+    shown = " ".join(_run(*ask, "--key", "tuesday").split())
+    assert shown.startswith("Asked before at 20")
+    assert " UTC, nothing charged; --fresh pays for the rows as they are now." in shown
     assert " again of 1  top 1 of what by who" in _run("ledger", "show", *BUDGET)
     assert json.loads(_run(*ask, "--json", "--fresh"))["epsilon_remaining"] == 0
     assert "the monthly report" in _run("ledger", "show", *BUDGET)

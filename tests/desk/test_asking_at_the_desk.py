@@ -149,6 +149,19 @@ def test_a_key_whose_answer_was_free_is_kept(desk: Running) -> None:
     assert desk.desk.ledger.verify() == []
 
 
+def test_a_key_whose_answer_is_free_is_kept_once_however_many_send_it_at_once(
+    desk: Running,
+) -> None:
+    free = question()
+    with desk.program("ann") as ann, desk.program("bob") as bob, ThreadPoolExecutor(8) as threads:
+        first = ann.post(ASK, json=question()).json()
+        answers = list(threads.map(lambda _: bob.post(ASK, json=free).json(), range(8)))
+    assert {answer["entry"] for answer in answers} == {first["entry"]}
+    kinds = [entry.kind for entry in desk.desk.ledger.entries("sales")]
+    assert kinds.count("again") == 1
+    assert desk.desk.ledger.verify() == []
+
+
 def test_a_key_that_joined_a_question_under_way_is_kept(desk: Running) -> None:
     mine, joined, data = question(), question(), desk.desk.file.datasets["sales"]
     ann, bob = (desk.desk.auth.with_token(token_of(name)) for name in ("ann", "bob"))

@@ -109,6 +109,9 @@ def test_a_frame_has_no_name_so_each_answer_is_paid_for(account: LedgerAccount) 
     ask(sold(900), account)
     assert not ask(sold(900), account).made.again
     assert account.spent == 2
+    for call in (dpgap.top_k, dpgap.above, dpgap.count, dpgap.total, dpgap.Session.top_k):
+        words = " ".join((call.__doc__ or "").split())
+        assert "a frame has no name, so only a session knows its questions" in words
 
 
 def test_one_unit_more_does_not_decide_whether_a_paid_answer_is_shown(

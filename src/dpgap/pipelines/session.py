@@ -10,13 +10,14 @@
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, Self, Unpack, cast, overload
+from typing import Annotated, Any, NamedTuple, Self, Unpack, cast, overload
 
 from dpgap._package import public
 from dpgap.budget.account import Account, Amount, InMemoryBudget, granted
-from dpgap.data.counts import Table, counts
+from dpgap.data.counts import Table, counts, units_of
 from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.parameters import Rational, boolean, rational, readable_down, readable_up
 from dpgap.pipelines.choose import PublicFacts, choose
@@ -25,7 +26,7 @@ from dpgap.pipelines.tables import (
     Answer,
     Answering,
     Counted,
-    answer,
+    paid_answer,
     refuse_counts_of_all,
     warn_of_weak_promise,
 )
@@ -77,9 +78,11 @@ class TotalAsked(Amounts, Filtered, Paid, total=False):
 class Session:
     """Several questions of one table, under one budget.
 
-    The table is counted once for each item column, and reused for later questions. All releases are
-    in `releases`, and `to_html` shows them as one page. A `with` block frees the memory and the
-    connections of an engine. A forked process cannot ask, unless an account pays.
+    The table is counted once for each item column, and reused for later questions. An equal
+    question gets the answer that the session has, and costs nothing. With `fresh=True` the table is
+    counted again, and the question is paid again. All releases are in `releases`, and `to_html`
+    shows them as one page. A `with` block frees the memory and the connections of an engine. A
+    forked process cannot ask, unless an account pays.
 
     Parameters
     ----------
@@ -130,9 +133,11 @@ class Session:
         self._facts: dict[str, Any] = {"unit": unit, "encoding": encoding, "decimal": decimal}
         self._facts["neighbours"] = Neighbours.read("neighbours", neighbours)
         self._table, self._max_items = table, max_items
-        self._counted: dict[frozenset[Any], tuple[Counted, dict[str, Any]]] = {}
+        self._counted: dict[_Key, Counted] = {}
+        self._newest: dict[object, Answered] = {}
+        """The newest answer to each question; only public facts decide whether two are equal."""
         self.releases: tuple[Answered, ...] = ()
-        """All releases, in order."""
+        """All releases, in order; one that was shown again is there once."""
 
     @property
     def spent(self) -> Fraction:
@@ -234,24 +239,36 @@ class Session:
         ('histogram', 2.8, Fraction(0, 1))
         """
         kind, options = ("above", ItemAbove) if "threshold" in asked else ("top-k", ItemTopK)
-        question, table, _ = self._read(kind, options, asked, item=item, by=by)
-        wanted = question.about(table.origin)
-        Answering.of(wanted, table)  # refuses what an answer refuses
-        facts = PublicFacts.of(table)
-        return Plan.of(wanted, facts, [choose(wanted, facts).expected])
+        counted = self._read(kind, options, asked, item=item, by=by)
+        question = counted.question
+        Answering.of(question, counted.answers)  # refuses what an answer refuses
+        facts = PublicFacts.of(counted.answers)
+        return Plan.of(question, facts, [choose(question, facts).expected])
 
     def _ask(self, kind: str, options: Any, asked: Mapping[str, Any], **named: Any) -> Answered:
-        """Ask about the table, or about the counts of an item column."""
-        wanted, table, counting = self._read(kind, options, asked, **named)
-        warn_of_weak_promise(wanted)
-        release = answer(wanted, table, self._account, asked.get("fresh", False), counting)
+        """Ask about the counts of an item column, or of all units.
+
+        An equal question gets the newest answer that this session has, unless it must be fresh.
+        """
+        fresh = boolean("fresh", asked.get("fresh", False))
+        counted = self._read(kind, options, asked, **named)
+        answering = Answering.of(counted.question, counted.answers)
+        question = answering.question
+        # A domain that stays in its engine has no digest: the same object must have been stated.
+        is_known = question.digest is not None or question.unknown
+        place = question.essence, None if is_known else counted.key
+        if not fresh and place in self._newest:
+            return self._newest[place].again()
+        warn_of_weak_promise(question)
+        release = paid_answer(answering, counted.answers, self._account, fresh)
+        self._newest[place] = release
         self.releases += (release,)
         return release
 
     def _read(
         self, kind: str, options: Any, asked: Mapping[str, Any], **named: Any
-    ) -> tuple[Question, Any, dict[str, Any]]:
-        """The question; the table, or its counts, which are made once; and how it is counted.
+    ) -> "_CountedQuestion":
+        """The question, and the counts that it is about; these are made once, unless `fresh`.
 
         A forked child is refused before it counts, unless an account pays.
         """
@@ -261,18 +278,21 @@ class Session:
             raise TypeError(f"{name} must be left out: it was stated for the whole session")
         require_options(kind, asked, options)
         stated = {**named, **asked, **self._facts}
-        wanted, counting = read_wanted(kind, stated), stated_counting(stated)
-        table: Any = self._table
-        refuse_counts_of_all(wanted, table)
-        if not wanted.is_of_all:
-            table = self._count(stated_counting({"max_items": self._max_items, **stated}))
-        return wanted, table, counting
-
-    def _count(self, counting: dict[str, Any]) -> Counted:
+        question = read_wanted(kind, stated)
+        refuse_counts_of_all(question, self._table)
+        if not question.is_of_all:
+            stated = {"max_items": self._max_items, **stated}
+        counting = stated_counting(stated)
         key = frozenset((name, _key(value)) for name, value in counting.items())
-        if key not in self._counted:  # frames are kept too, so that no other has their id
-            self._counted[key] = counts(self._table, **counting), counting
-        return self._counted[key][0]
+        if asked.get("fresh", False) or key not in self._counted:
+            count_table: Any = units_of if question.is_of_all else counts
+            answers = count_table(self._table, **counting)
+            if key in self._counted:
+                self._counted[key].close()
+            self._counted[key] = answers
+        answers = self._counted[key]
+        about = question.about(cast(Question, answers.origin))
+        return _CountedQuestion(about, answers, key)
 
     def to_html(self, path: Place | None = None, *, title: str | None = None) -> str:
         """Return one HTML page of all releases as text; with a `path`, write it to that file.
@@ -302,7 +322,7 @@ class Session:
     def close(self) -> None:
         """Free memory and connections. The session can still be asked, and asking still costs ε."""
         while self._counted:
-            self._counted.popitem()[1][0].close()
+            self._counted.popitem()[1].close()
 
     def __enter__(self) -> Self:
         return self
@@ -311,8 +331,34 @@ class Session:
         self.close()
 
 
+_Key = frozenset[tuple[str, object]]
+"""The arguments that say what was counted."""
+
+
+class _CountedQuestion(NamedTuple):
+    """A question and its private counts."""
+
+    question: Question
+    answers: Counted
+    key: _Key
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Object:
+    """A frame as a part of a key: equal to itself alone. It is kept, so no other gets its id."""
+
+    value: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Object) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
 def _key(value: object) -> object:
-    """A key that identifies an argument: for lists and numbers the value, for a frame its id."""
+    """The part of a key for an argument: lists and numbers by value, a frame as the object."""
     if isinstance(value, list | tuple):
         return tuple([(type(each), repr(each)) for each in value])  # some have no hash
-    return value if isinstance(value, str | int | float | Fraction | Decimal | range) else id(value)
+    is_value = isinstance(value, str | int | float | Fraction | Decimal | range)
+    return value if is_value else _Object(value)

@@ -63,10 +63,7 @@ def answer(
     fresh: bool,
     counting: Mapping[str, Any] | None = None,
 ) -> Answer | Total:
-    """Count the table if needed. Pay for the answer and draw it; or return the paid answer.
-
-    Whether it was paid for depends on the question and on the ledger, never on the table.
-    """
+    """Count the table if needed. Pay for the answer and draw it; or return the paid answer."""
     if not isinstance(answers, Counted):
         count_table: Any = units_of if wanted.is_of_all else counts
         with closing(count_table(answers, **counting or {})) as made:
@@ -74,15 +71,24 @@ def answer(
     if answers.origin is None:
         raise TypeError("table must be what `dpgap.counts` returns, not other answers")
     answering = Answering.of(wanted.about(answers.origin), answers)
+    return paid_answer(answering, answers, account, boolean("fresh", fresh))
+
+
+def paid_answer(
+    answering: "Answering", answers: Counted, account: Account | None, fresh: bool
+) -> Answer | Total:
+    """Pay for the answer and draw it; or return the paid answer.
+
+    Whether it was paid for depends on the question and on the ledger, never on the table.
+    """
     question, pipeline = answering.question, answering.pipeline
     draw: Any = pipeline.draw_paid
-    is_fresh = boolean("fresh", fresh)
     request = Request(
         question.epsilon, question.purpose, question.delta, question.facts(), question.identity
     )
     try:
         if isinstance(account, Archive):
-            document = account.free_answer(request, is_fresh)
+            document = account.free_answer(request, fresh)
             if document is not None:
                 return cast(Answer | Total, read_archived(document).again())
         with ExitStack() as resources:

@@ -77,11 +77,15 @@ class Provenance(NamedTuple):
 
     @property
     def notice(self) -> str:
-        """A warning about an answer that is shown again; empty if the answer is new."""
-        charged = (
-            f"This answer was paid for on {self.time[:10]}. It is shown again: no ε is charged."
-        )
-        return f"{charged} It does not have rows that came later." if self.again else ""
+        """A note about an answer that is shown again; empty if the answer is new."""
+        if not self.again:
+            return ""
+        asked = f"Asked before at {self._moment}, nothing charged"
+        return f"{asked}; fresh=True pays for the rows as they are now."
+
+    @property
+    def _moment(self) -> str:
+        return f"{self.time[:10]} {self.time[11:16]} UTC"
 
     @classmethod
     def now(cls) -> "Provenance":
@@ -94,7 +98,7 @@ class Provenance(NamedTuple):
         >>> Provenance("2026-11-15T20:01:02Z", "0.1.0").words("sales.csv")
         'sales.csv, 2026-11-15 20:01 UTC, dpgap 0.1.0'
         """
-        time, version = f"{self.time[:10]} {self.time[11:16]} UTC", f"dpgap {self.dpgap}"
+        time, version = self._moment, f"dpgap {self.dpgap}"
         paid = self.ledger and f"entry {self.ledger.entry} of data set {self.ledger.dataset!r}"
         again = "shown again" if self.again else None
         return printable(", ".join(filter(None, (table, time, version, paid, again))))
@@ -416,7 +420,7 @@ class Release(Table):
         return replace(self, made=made)
 
     def _notice(self) -> str:
-        return f"{self.made.notice} For those, ask with fresh=True." if self.made.again else ""
+        return self.made.notice
 
 
 # --------------------------------------------------------------------------------------------------

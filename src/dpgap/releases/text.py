@@ -125,7 +125,8 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "", note: s
     question = question_of(release)
     with console.capture() as captured:
         if release.made.again:
-            console.print(Text(f"{release.made.notice} For those: --fresh.", style="bold"))
+            notice = release.made.notice.replace("fresh=True", "--fresh")
+            console.print(Text(notice, style="bold"))
         console.print(Text(title_of(release), style="bold"))
         if isinstance(release, ReleasesByGroup):
             _print_sentences(cut_in_words(release), console)
