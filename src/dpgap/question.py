@@ -92,7 +92,7 @@ DECIMALS = (".", ",")
 MAX_CAP = 1 << 40
 """The most steps that a unit may add to an item, so that sums stay exact."""
 
-_ENTRY = re.compile(r"^    (\w+)\n((?: {8}.+\n)+)", re.MULTILINE)
+_ENTRY = re.compile(r"^(\w+)\n((?: {4}.+\n)+)", re.MULTILINE)
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 
 
@@ -750,7 +750,7 @@ WANTED = ("kind", *(name for name in KEYWORDS if name not in (*COUNTING, "fresh"
 def help_of(*also: Any) -> dict[str, str]:
     """The help of each keyword, by its name, as lines of a docstring."""
     stated = (Whose, What, Reading, Filtered, Amounts, Cutting, Grouped, Answered, Paid, Above)
-    texts = (it.__doc__ or "" for it in (*stated, *also))
+    texts = (inspect.cleandoc(it.__doc__ or "") + "\n" for it in (*stated, *also))
     return dict(entry for text in texts for entry in _ENTRY.findall(text))
 
 
@@ -778,10 +778,10 @@ def takes(options: Any, *also: Any) -> Callable[[_Call], _Call]:
         every = sorted([*expanded, *explicit], key=lambda it: it.kind)  # positional ones first
         vars(function)["__signature__"] = own.replace(parameters=every)
         told = {name: help_of(*also).get(name, "") for name in hints_of(options)}
-        lines = "".join(f"    {name}\n{text}" for name, text in told.items()).splitlines(True)
-        doc = function.__doc__ or ""
-        more = "    " * ("        {options}" in doc)  # methods stand further to the right
-        function.__doc__ = doc.replace(more + "    {options}\n", "".join(more + it for it in lines))
+        lines = "".join(f"{name}\n{text}" for name, text in told.items())
+        # From Python 3.13 on docstrings have no indentation.
+        doc = inspect.cleandoc(function.__doc__ or "")
+        function.__doc__ = doc.replace("{options}", lines.rstrip("\n"))
         return function
 
     return shown

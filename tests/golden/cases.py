@@ -383,7 +383,7 @@ def _signed(thing: Any) -> Parts:
     every = {"": thing, **inner}
     return {
         "signature": {name: _signature(each) for name, each in every.items()},
-        "words": {name: each.__doc__ for name, each in every.items() if callable(each)},
+        "words": {name: inspect.getdoc(each) for name, each in every.items() if callable(each)},
     }
 
 

@@ -216,7 +216,7 @@ def test_a_document_with_one_thing_wrong_is_refused(name: str, path: str, value:
 @pytest.mark.parametrize("name", sorted(DOCUMENTS))
 def test_a_document_that_lacks_a_field_is_refused(name: str):
     not_needed = {"guarantee", "interval", "items", "private", "labels"}
-    not_needed |= {"findings", "evidence", "measured_by"}
+    not_needed |= {"findings", "evidence", "measured_by", "thresholds"}
     for field in DOCUMENTS[name].keys() - not_needed:
         content = {key: value for key, value in DOCUMENTS[name].items() if key != field}
         with pytest.raises(DocumentError):

@@ -57,6 +57,11 @@ _NUMBER = re.compile("-?[0-9]+(/[0-9]+)?")
 class LedgerError(RuntimeError):
     """The ledger cannot be read or written, so nothing may be released."""
 
+    def __init__(self, words: str, why: str = "") -> None:
+        super().__init__(words)
+        self.why = why
+        """What is wrong with it, without its address: for a log."""
+
 
 class UnreadableEntry(LedgerError):  # noqa: N818 - it says what is wrong
     """An entry is there, but it cannot be read."""

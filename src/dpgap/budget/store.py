@@ -137,6 +137,7 @@ _TROUBLES = {
     "readonly": "is read-only: this user must be allowed to write the file, and its folder",
     "read-only": "is read-only",
     "full|no space": "has no room left on the disk",
+    "i/o error": "cannot be read or written: its disk reports an error",
     "locked|lock timeout": "is busy with other releases",
     "statement timeout": "did not finish a statement in time",
     "is silent|timed out|idle-in-transaction": "is silent: its network or its server stopped",
@@ -341,7 +342,8 @@ class Rows:
             )
         if found[-1].hash != found[-1].seal():
             raise LedgerError(
-                f"the last entry of {dataset!r} in {self.where} was edited: see `verify`"
+                f"the last entry of {dataset!r} in {self.where} was edited: see `verify`",
+                "has an edited entry: see `dpgap ledger verify`",
             )
         return found
 
@@ -560,6 +562,16 @@ class Store:
             rows.require_current()
             yield rows
 
+    def require_writable(self) -> None:
+        """Write an entry and take it back, or raise an error that says why it cannot be done."""
+        with self.writing("") as rows:
+            numbers = [it.name for it in _ENTRIES.c if isinstance(it.type, sql.Integer)]
+            texts = [it.name for it in _ENTRIES.c if it.name not in numbers]
+            entry = dict.fromkeys(numbers, 0) | dict.fromkeys(texts, "")
+            entry["body"] = " " * 10_000  # a full disk has no room for it
+            rows.connection.execute(_ENTRIES.insert().values(entry))
+            rows.connection.rollback()
+
     @contextmanager
     def creating(self) -> Iterator[Rows]:
         """A transaction that no other writer can overlap; it makes tables if there are none."""
@@ -622,7 +634,8 @@ class Store:
         """Turn errors of the database into a `LedgerError` in our own words."""
         if self._file is not None and not self._file.exists():
             raise LedgerError(
-                f"there is no ledger at {self.where}: make one with `dpgap ledger create`"
+                f"there is no ledger at {self.where}: make one with `dpgap ledger create`",
+                "is gone: there is no file",
             )
         try:
             yield
@@ -632,7 +645,8 @@ class Store:
                 "request charged once, a reservation settled once, and a period begun once"
             ) from None
         except SQLAlchemyError as error:
-            raise LedgerError(f"the ledger {self.where} {trouble(error)}{then}") from None
+            why = trouble(error)
+            raise LedgerError(f"the ledger {self.where} {why}{then}", why) from None
 
 
 def _make_tables(connection: sql.Connection) -> None:

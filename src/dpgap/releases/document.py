@@ -552,7 +552,8 @@ def require_agreement(release: Any) -> None:
         _require(thresholds is None or len(thresholds) == count, "indices and thresholds")
         branches = len(release.errors.branch_laws)
         _require(1 <= branches <= _MOST_ERRORS, "branches and their laws")
-        _require(not count or release.branch_of.max() <= branches, "branches and their laws")
+        highest = int(release.branch_of.max()) if count else 1
+        _require(highest <= branches, "branches and their laws")
         _require(release.processed >= count, "indices and how many were processed")
     if isinstance(release, Measured):
         _require_measured(release, count)
