@@ -21,6 +21,7 @@ from dpgap.budget.entries import (
     Entry,
     Renewal,
     UnreadableEntry,
+    WrongClock,
     canonical,
     flaws,
     following,
@@ -283,7 +284,8 @@ def test_the_clock_is_that_of_the_database_in_utc(url: str) -> None:
 
 
 def test_processes_at_the_start_of_a_period_renew_once(url: str, clock: Clock) -> None:
-    clock("2020-01-01")  # the processes have the real clock
+    earlier = datetime.now(UTC) - timedelta(40)  # the processes have the real clock
+    clock(earlier.date().isoformat())
     account = Ledger(url).create("sales", 1)
     account.ledger.steward("sales").renew(every="month", epsilon=1)
     with spenders.fresh_processes().Pool(2) as pool:
@@ -300,8 +302,8 @@ def test_a_period_begins_once_by_the_database_s_own_index(
     steward.renew(every="week", epsilon=1)
     clock("2026-11-25")
     account.reserve(QUARTER, "the first charge")
-    begun, last = account.ledger.entries("sales")[-2:]
-    again = replace(begun, number=last.number + 1, previous=last.hash).sealed()
+    begun, _ = account.ledger.entries("sales")[-2:]
+    again = replace(begun, actor="another writer, from the same entry").sealed()
     with (
         pytest.raises(LedgerError, match="a period begun once"),
         account.ledger._store.writing("sales") as rows,
@@ -330,8 +332,7 @@ def _renewed_book() -> list[Entry]:
     [
         {"granted": Amount(Fraction(2))},
         {"charge": Amount(Fraction(1))},
-        {"key": "period\t2026-11-24"},
-        {"key": None},
+        {"key": "period\t2026-11-23"},
         {"period": Renewal("week", Fraction(1), False, "2026-11-23", 3)},
         {"period": Renewal("week", HALF, True, "2026-11-23", 3)},
         {"period": Renewal("week", HALF, False, "2026-11-16", 3)},
@@ -383,6 +384,149 @@ def test_a_period_that_has_not_begun_is_a_flaw(
     ]
 
 
+def _kinds_after_a_wrong_clock(account: LedgerAccount, clock: Clock) -> list[str]:
+    clock("2027-01-06")
+    account.reserve(QUARTER, "by a clock that is weeks ahead").settle(QUARTER)
+    clock("2026-11-25")
+    return _kinds(account)
+
+
+@pytest.mark.parametrize("carry", [False, True])
+def test_a_steward_begins_a_period_anew_after_a_wrong_clock(
+    carry: bool, account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    steward.renew(every="week", epsilon=1, carry=carry)
+    _kinds_after_a_wrong_clock(account, clock)
+    before = account.remaining
+    begun = steward.begin_period(reason="the clock was six weeks ahead")
+    assert (begun.kind, begun.reason) == (NEW_PERIOD, "the clock was six weeks ahead")
+    assert begun.period is not None
+    assert begun.period.since == "2026-11-23"
+    assert account.ledger.verify() == []
+    assert account.remaining == (max(before, 1) if carry else 1), "of one week, not of two"
+
+    account.reserve(Fraction(1), "this week").settle(Fraction(1))
+    clock("2026-12-02")
+    assert account.remaining == (before if carry else 1)
+    account.reserve(HALF, "the next week, as ever").settle(HALF)
+    clock("2027-01-06")
+    account.reserve(QUARTER, "the week that began once by mistake").settle(QUARTER)
+    assert _kinds(account).count(NEW_PERIOD) == 4
+    assert account.ledger.verify() == []
+
+
+def test_a_period_of_today_is_begun_once(
+    account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    with pytest.raises(ValueError, match="is not renewed"):
+        steward.begin_period(reason="a wish")
+    steward.renew(every="week", epsilon=1)
+    with pytest.raises(ValueError, match="has begun already, on 2026-11-16"):
+        steward.begin_period(reason="a wish")
+    _kinds_after_a_wrong_clock(account, clock)
+    steward.begin_period(reason="the clock was six weeks ahead")
+    with pytest.raises(ValueError, match="has begun already, on 2026-11-23"):
+        steward.begin_period(reason="once more")
+    with pytest.raises(ValueError, match="reason must say why"):
+        steward.begin_period(reason=" ")
+
+
+def test_only_a_steward_begins_a_period_instead_of_a_later_one(
+    account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    steward.renew(every="week", epsilon=1)
+    _kinds_after_a_wrong_clock(account, clock)
+    begun = steward.begin_period(reason="the clock was six weeks ahead")
+    book = account.ledger.entries("sales")
+    forged = replace(begun, reason="").sealed()
+    assert flaws([*book[:-1], forged]) == [f"entry {begun.number} does not add up"]
+
+
+def test_what_a_week_can_cost_counts_both_times_that_it_began(
+    account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    steward.renew(every="week", epsilon=1)
+    clock("2026-11-24")
+    account.reserve(QUARTER, "this week").settle(QUARTER)
+    _kinds_after_a_wrong_clock(account, clock)
+    steward.begin_period(reason="the clock was six weeks ahead")
+    outline = account.ledger.outline("sales")
+    assert outline is not None
+    assert outline.limits["2026-11-23"] == 2
+    assert outline.limits["2027-01-04"] == 1
+
+
+TEN_YEARS_AHEAD = "2036-11-18"
+
+
+def test_a_clock_that_is_years_ahead_begins_no_period(
+    account: LedgerAccount, steward: Steward, clock: Clock, url: str
+) -> None:
+    steward.renew(every="week", epsilon=1)
+    clock("2026-11-24")
+    account.reserve(QUARTER, "this week").settle(QUARTER)
+    before = account.ledger.entries("sales")
+    clock(TEN_YEARS_AHEAD)
+    if url.startswith("sqlite"):
+        for act in (
+            lambda: account.reserve(QUARTER, "far ahead"),
+            lambda: steward.raise_to(9, reason="far ahead"),
+        ):
+            with pytest.raises(WrongClock, match="dpgap ledger begin-period"):
+                act()
+        assert account.ledger.entries("sales") == before
+        steward.begin_period(reason="nobody asked for ten years")
+    account.reserve(QUARTER, "both clocks agree, or a steward says so")
+    assert account.ledger.verify() == []
+
+
+@pytest.mark.parametrize("wrong", ["of the program", "of the server"])
+def test_two_clocks_that_disagree_charge_nothing(
+    wrong: str,
+    account: LedgerAccount,
+    steward: Steward,
+    clock: Clock,
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if url.startswith("sqlite"):
+        pytest.skip("a SQLite file has no clock of its own")
+    steward.renew(every="week", epsilon=1)
+    clock("2026-11-24")
+    account.reserve(QUARTER, "this week").settle(QUARTER)
+    right = Rows.now
+    clock(TEN_YEARS_AHEAD)
+    ahead = Rows.now
+    if wrong == "of the server":
+        clock("2026-12-01")
+        monkeypatch.setattr(Rows, "now", ahead)
+    else:
+        monkeypatch.setattr(Rows, "now", right)
+    before = account.ledger.entries("sales")
+    for act in (
+        lambda: account.reserve(QUARTER, "by two clocks"),
+        lambda: steward.begin_period(reason="by two clocks"),
+    ):
+        with pytest.raises(WrongClock, match=r"2036-11-18.*one of them is wrong"):
+            act()
+    assert account.ledger.entries("sales") == before
+
+
+def test_a_budget_that_is_not_renewed_asks_the_server_only(
+    account: LedgerAccount, clock: Clock, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = Rows.now
+    clock(TEN_YEARS_AHEAD)
+    account.reserve(QUARTER, "after a long pause")
+    clock("2046-11-18")
+    monkeypatch.setattr(Rows, "now", right)
+    if url.startswith("sqlite"):
+        account.reserve(QUARTER, "a date that freezes nothing")
+        return
+    with pytest.raises(WrongClock, match="Nothing was charged"):
+        account.reserve(QUARTER, "by a wrong clock")
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -405,13 +549,6 @@ def test_a_renewal_is_read_as_it_is_written_and_nothing_else_is(
     assert stated in entry.body()
     with pytest.raises(UnreadableEntry, match=words):
         read_entry(3, entry.body().replace(stated, canonical(said | change)))
-
-
-def test_a_request_cannot_take_the_key_of_a_period(
-    account: LedgerAccount, steward: Steward, clock: Clock
-) -> None:
-    with pytest.raises(ValueError, match="key must be 1 to 200 printable characters"):
-        account.of(key="period\t2026-11-23")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What a steward does: raise, lower, close, allow and write off, each as an entry in the chain."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -16,10 +17,11 @@ from dpgap.budget.account import (
     QuotaExhausted,
     Request,
 )
-from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
+from dpgap.budget.entries import flaws
+from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError, verify_export
 from dpgap.budget.requests import Quota
 from dpgap.budget.steward import Steward
-from dpgap.budget.store import Store
+from dpgap.budget.store import Rows, Store
 
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 
@@ -360,3 +362,75 @@ def test_a_quota_counts_one_day(account: LedgerAccount, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(requests, "datetime", Tomorrow)
     ann.reserve(Fraction(1, 100), "tomorrow")
+
+
+LOST = "ab" * 32
+
+
+def test_what_was_lost_with_later_entries_counts_as_spent(
+    account: LedgerAccount, steward: Steward
+) -> None:
+    account.reserve(QUARTER, "under way")
+    assert account.ledger.verify(head=LOST) != []
+    entry = steward.of("sue").accept(LOST, "1/4", reason="restored from a copy")
+    assert (entry.kind, entry.actor, entry.charge.epsilon) == ("accept", "sue", QUARTER)
+    assert (account.spent, account.reserved, account.remaining) == (QUARTER, QUARTER, HALF)
+    assert account.ledger.verify(head=[LOST, account.head]) == []
+    text = account.ledger.export()
+    assert verify_export(text, head=[LOST, account.head])[0] == []
+    assert len(verify_export(text, head=["cd" * 32, "ef" * 32])[0]) == 2
+
+    steward.accept("cd" * 32, 9, delta="1/1000", reason="a second copy")
+    assert (account.balance.granted, account.balance.left) == (
+        Amount(Fraction(19, 2), Fraction(1, 1000)),
+        NOTHING,
+    )
+    with pytest.raises(BudgetExhausted):
+        account.reserve(QUARTER, "nothing is left")
+    assert account.ledger.verify() == []
+
+
+@pytest.mark.parametrize(
+    ("head", "epsilon", "words"),
+    [
+        ("abc", 0, "head must be 64 hexadecimal digits"),
+        (LOST, -1, "must not be less than 0"),
+        (None, 0, "is in the book of 'sales': nothing is lost"),
+    ],
+)
+def test_a_loss_that_makes_no_sense_is_refused(
+    head: str | None, epsilon: int, words: str, account: LedgerAccount, steward: Steward
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        steward.accept(head or account.head, epsilon, reason="restored from a copy")
+    assert [entry.kind for entry in account.ledger.entries("sales")] == ["create"]
+
+
+def test_a_loss_is_charged_to_the_present_period(
+    account: LedgerAccount, steward: Steward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steward.renew(every="week", epsilon=1)
+    later = datetime.fromisoformat(account.balance.at) + timedelta(days=8)
+    monkeypatch.setattr(Rows, "now", lambda _: later.isoformat(timespec="microseconds"))
+    author = Ledger._author
+    monkeypatch.setattr(
+        Ledger,
+        "_author",
+        lambda *given, **named: author(*given, **named)._replace(at=later.isoformat()),
+    )
+    steward.accept(LOST, "3/4", reason="restored from a copy")
+    assert [entry.kind for entry in account.ledger.entries("sales")][-2:] == [
+        "new-period",
+        "accept",
+    ]
+    assert account.remaining == QUARTER
+    outline = account.ledger.outline("sales")
+    assert outline is not None
+    assert sorted(outline.limits.values()) == [0, 1]
+
+
+def test_an_edited_loss_does_not_add_up(account: LedgerAccount, steward: Steward) -> None:
+    steward.accept(LOST, "1/4", reason="restored from a copy")
+    *before, entry = account.ledger.entries("sales")
+    less = replace(entry, charge=Amount(Fraction(1, 8))).sealed()
+    assert flaws([*before, less]) == ["entry 1 does not add up"]

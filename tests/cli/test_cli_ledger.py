@@ -747,3 +747,33 @@ def test_a_page_of_days_without_entries_shows_what_was_spent_before_them() -> No
 
 def test_an_empty_ledger_has_a_page_as_well() -> None:
     assert "Nothing yet." in ledger_page([])
+
+
+def test_heads_are_one_line_of_options_and_verify_says_how_far_it_looked() -> None:
+    _create()
+    _run("ledger", "create", "--ledger", "budget.db", "--dataset", "the shop", "--epsilon", "1")
+    line = _run("ledger", "heads", "--ledger", "budget.db")
+    assert re.fullmatch(r"--head [0-9a-f]{64} --head [0-9a-f]{64}\n", line)
+    Ledger("budget.db").account("sales").reserve(HALF, "later").settle(HALF)
+    verify = ["ledger", "verify", "--ledger", "budget.db", *line.split()]
+    assert re.fullmatch(
+        "sales: intact up to entry 2 of 20..-..-.. ..:.. UTC; later entries would not be missed\n"
+        "the shop: intact up to entry 0 of .* UTC; later entries would not be missed\n",
+        _run(*verify),
+    )
+    shown = json.loads(_run(*verify, "--json"))
+    assert [(it["dataset"], it["number"]) for it in shown["heads"]] == [
+        ("sales", 2),
+        ("the shop", 0),
+    ]
+    missing = "cd" * 32
+    assert f"no entry has the hash {missing}" in _refusal(*verify, "--head", missing)
+    lost = [*BUDGET, "--head", missing, "--epsilon", "1/4", *WHY]
+    assert "spent      0.75" in _run("ledger", "accept", *lost)
+    assert "intact up to entry 3" in _run(*verify, "--head", missing)
+
+
+def test_a_period_is_begun_from_the_command_line_only_if_none_has_begun() -> None:
+    _create()
+    _run("ledger", "renew", "sales", "--ledger", "budget.db", "--every", "week", "--epsilon", "1")
+    assert "has begun already" in _refusal("ledger", "begin-period", *BUDGET, *WHY)

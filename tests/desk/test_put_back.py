@@ -286,3 +286,25 @@ def test_heads_are_readable_to_their_owner_only(path: Path) -> None:
     newest = Heads(file.parent).newest("sales")
     assert newest is not None
     assert re.fullmatch("[0-9a-f]{64}", newest.hash)
+
+
+def test_a_database_that_was_put_back_on_a_server_is_noticed(tmp_path: Path, url: str) -> None:
+    path = write_file(tmp_path, ledger=url, shares=ALL)
+    desk = _open(path)
+    _ask(desk, "before-the-copy")
+    backed_up = desk.ledger.account("sales").balance.number
+    _ask(desk, "paid-and-then-lost", "0.3")
+    with desk.ledger._store.engine.begin() as connection:
+        for table in ("dpgap_entries", "dpgap_documents"):
+            connection.exec_driver_sql(f"DELETE FROM {table} WHERE number > {backed_up}")
+    with pytest.raises(Refused, match="an older copy"):
+        _charge(desk, "paid-and-then-lost", "0.3")
+    with pytest.raises(PutBack, match="--epsilon 3/10") as no:
+        _open(path)
+    assert "--ledger 'postgresql" in str(no.value)
+    head = re.findall("[0-9a-f]{64}", str(no.value))[0]
+    desk.ledger.steward("sales").accept(head, "3/10", reason="restored from a dump")
+    with pytest.raises(Refused, match="its answer was lost"):
+        _charge(desk, "paid-and-then-lost", "0.3")
+    assert _ask(desk, "a-new-question").state == "settled"
+    _end(desk)

@@ -230,8 +230,8 @@ def test_only_its_owner_reads_the_spool(tmp_path: Path) -> None:
     desk = _open(path)
     _charge(desk).draw()
     root = path.with_suffix(".spool")
-    assert {oct(each.stat().st_mode & 0o777) for each in (root, *root.iterdir())} == {"0o700"}
-    assert {oct(each.stat().st_mode & 0o777) for each in root.glob("*/*")} == {"0o600"}
+    for each in (root, *root.rglob("*")):
+        assert oct(each.stat().st_mode & 0o777) == ("0o700" if each.is_dir() else "0o600")
     root.chmod(0o750)
     with pytest.raises(SpoolError, match="only its owner can read"):
         _open(path)
@@ -260,7 +260,8 @@ def test_a_desk_settles_what_another_that_died_has_left(tmp_path: Path) -> None:
     other.settle_waiting()
     assert _kinds(other.ledger) == ["reserve", "settle"]
     other.recover()
-    assert [each.name for each in path.with_suffix(".spool").iterdir()] == [other.spool.id]
+    left = [each.name for each in path.with_suffix(".spool").iterdir() if each.is_dir()]
+    assert left == [other.spool.id]
 
 
 def test_a_draw_must_not_cost_more_than_was_reserved(tmp_path: Path) -> None:

@@ -63,6 +63,10 @@ class LedgerError(RuntimeError):
         """What is wrong with it, without its address: for a log."""
 
 
+class WrongClock(LedgerError):  # noqa: N818 - it says what is wrong
+    """A clock may be wrong, so nothing was charged. The message has no address."""
+
+
 class UnreadableEntry(LedgerError):  # noqa: N818 - it says what is wrong
     """An entry is there, but it cannot be read."""
 
@@ -528,20 +532,27 @@ def _renew(balance: Balance, asked: Entry) -> dict[str, Any]:
 def _new_period(balance: Balance, asked: Entry) -> dict[str, Any]:
     """Renew the budget: by the clock of the database, a later period has begun.
 
-    The key makes sure that a period begins once. No request can have it, as it is not printable. δ
+    If a wrong clock began a period that is still to come, a steward, who states a reason, begins
+    that of today instead. What is left then is the ε of one period, or more if unspent ε is kept. δ
     does not change.
     """
     last, period = balance.last, balance.last.renewal
-    if period is None or not period.is_over(asked.at):
-        raise ValueError("no new period has begun")
-    since, lapsed = period.start(asked.at), period.lapsed if period.carry else asked.number
-    kept = last.remaining if period.carry else Fraction(0)
-    total = last.spent + last.reserved + kept + period.epsilon
+    if period is None:
+        raise ValueError(f"the budget of data set {last.dataset!r} is not renewed")
+    is_over = period.is_over(asked.at)
+    is_instead = bool(asked.reason) and period.since > asked.at[:10]
+    if not is_over and not is_instead:
+        raise ValueError(f"the {period.every} of today has begun already, on {period.since}")
+    left = period.epsilon
+    if period.carry and is_instead:
+        left = max(left, last.remaining)
+    elif period.carry:
+        left += last.remaining
+    lapsed = period.lapsed if period.carry else asked.number
     return {
         "charge": Amount(period.epsilon),
-        "granted": Amount(total, last.granted.delta),
-        "key": f"period\t{since}",
-        "period": replace(period, since=since, lapsed=lapsed),
+        "granted": Amount(last.spent + last.reserved + left, last.granted.delta),
+        "period": replace(period, since=period.start(asked.at), lapsed=lapsed),
     }
 
 

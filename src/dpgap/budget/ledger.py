@@ -276,6 +276,8 @@ class Ledger:
         """The balance as of now; the entry of a new period is written."""
         now = self._as_of_now(rows, balance, actor)
         if now.last is not balance.last:
+            requests.require_two_clocks(rows, self._author("").at, now.last.at)
+            requests.require_no_leap(rows, balance.last, now.last.at)
             rows.append(now.last)
         return now
 
@@ -435,8 +437,9 @@ class LedgerAccount:
                 requests.refuse_contradiction(name, stated, request.facts)
                 if self.quota is not None:
                     requests.refuse_beyond(rows, balance.last, person, self.quota)
-                balance = ledger._renewed(rows, balance, person)
                 author = ledger._author(person, self.reason, person)
+                requests.require_clock(rows, balance.last, author.at)
+                balance = ledger._renewed(rows, balance, person)
                 asked = {"charge": charge, "purpose": request.purpose, "key": self.key}
                 asked["extra"] = requests.asked_by(request)
                 entry = rows.append(entries.following(balance, entries.RESERVE, author, **asked))
@@ -476,6 +479,7 @@ class LedgerAccount:
         if self.quota is not None:
             requests.refuse_beyond(rows, balance.last, person, self.quota, is_free=True)
         author = self.ledger._author(person, self.reason, person)
+        requests.require_clock(rows, balance.last, author.at)
         kept = {"purpose": reservation.purpose, "key": self.key}
         extra = {**(request.extra or {}), "paid_by": reservation.number}
         rows.append(entries.following(balance, entries.AGAIN, author, **kept, extra=extra))

@@ -12,7 +12,16 @@ from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from dpgap.budget import account
 from dpgap.budget.account import UNDER_WAY, RefusedRequest, Request, rounded_up
-from dpgap.budget.entries import AGAIN, RESERVE, SETTLE, Entry, LedgerError, hash_of, read_number
+from dpgap.budget.entries import (
+    AGAIN,
+    RESERVE,
+    SETTLE,
+    Entry,
+    LedgerError,
+    WrongClock,
+    hash_of,
+    read_number,
+)
 from dpgap.budget.store import Document, Rows, Store
 from dpgap.question import Neighbours
 
@@ -81,6 +90,50 @@ def system_user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
+
+
+# --------------------------------------------------------------------------------------------------
+# Clocks: a charge that is dated years ahead would begin a period that lasts until then.
+#
+# In PostgreSQL there are two clocks, that of the program and that of the server. They must agree
+# within a day if a charge is more than a day after the newest entry, or begins a period. A SQLite
+# file has only the clock of the program, and a pause of some days is common. So there a period
+# begins at most 100 days after the newest entry. Beyond that, a steward begins it.
+
+
+_APART = 1
+_PAUSE = 100
+"""How many days two clocks may be apart, and how long a pause may be that no clock confirms."""
+
+
+def require_clock(rows: Rows, last: Entry, at: str) -> None:
+    """Refuse a charge that is far after the newest entry, if the clock of the server denies it."""
+    if rows.has_clock and _days(last.at, at) > _APART:
+        require_two_clocks(rows, at, rows.now())
+
+
+def require_two_clocks(rows: Rows, ours: str, theirs: str) -> None:
+    """Refuse a program whose clock is more than a day apart from that of the server."""
+    if rows.has_clock and abs(_days(ours, theirs)) > _APART:
+        raise WrongClock(
+            f"the clock of this machine says {ours[:10]}, and that of the ledger's server "
+            f"{theirs[:10]}: one of them is wrong. Nothing was charged. Set it right"
+        )
+
+
+def require_no_leap(rows: Rows, last: Entry, at: str) -> None:
+    """Refuse a new period long after the newest entry, if there is no second clock."""
+    if not rows.has_clock and _days(last.at, at) > _PAUSE:
+        raise WrongClock(
+            f"the clock says {at[:10]}, more than {_PAUSE} days after the newest entry of data set "
+            f"{last.dataset!r}, and a SQLite ledger has no second clock. Nothing was charged. Set "
+            "the clock right; or, if it is right, a steward begins the period with "
+            "`dpgap ledger begin-period`"
+        )
+
+
+def _days(earlier: str, later: str) -> int:
+    return (date.fromisoformat(later[:10]) - date.fromisoformat(earlier[:10])).days
 
 
 # --------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from dpgap.budget import entries, requests
 from dpgap.budget.account import NOTHING, Amount, granted, rounded_up
 from dpgap.budget.entries import Author, Balance, Entry, Renewal, following
+from dpgap.budget.requests import require_two_clocks
 from dpgap.budget.store import Period, Rows
 from dpgap.exact.parameters import Rational, rational
 
@@ -65,6 +66,18 @@ class Steward:
         with self._acting(reason or None, renewed=True) as (rows, balance, author):
             author = author._replace(at=rows.now())
             return rows.append(following(balance, entries.RENEW, author, period=said))
+
+    def begin_period(self, *, reason: str) -> Entry:
+        """Begin the period of today, after a wrong clock or a pause that a charge refuses.
+
+        If a wrong clock began a later period, that of today takes its place. What is left then is
+        the ε of one period, or more if unspent ε is kept.
+        """
+        with self._acting(reason) as (rows, balance, author):
+            at = rows.now()
+            require_two_clocks(rows, author.at, at)
+            author = author._replace(at=at)
+            return rows.append(following(balance, entries.NEW_PERIOD, author))
 
     def close(self, *, reason: str) -> Entry:
         """Close the budget for ever: nothing more can be reserved. Open reservations can settle."""

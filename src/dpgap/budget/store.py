@@ -422,15 +422,19 @@ class Rows:
             return {}
         name, before = last.dataset, self._charged_before(last, waiting)
         found: dict[str, Fraction] = {}
+        earlier = Fraction(0)  # what the newest period could cost before it was begun once more
         kinds = [entries.RENEW, entries.NEW_PERIOD, *_CHANGE_TOTALS]
         for it in self.book(name, before=last.number + 1, kind=kinds):
             if not it.period or (it.period.every, it.period.carry) != (now.every, now.carry):
                 found = {}
             elif it.kind == entries.NEW_PERIOD:
-                found = (found or {"": it.spent + it.reserved}) | {it.period.since: it.epsilon}
+                found = found or {"": it.spent + it.reserved}
+                newest = it.period.since
+                earlier = found.get(newest, Fraction(0))
+                found[newest] = earlier + it.epsilon
             elif it.kind != entries.RENEW and found:
-                found[max(found)] += it.total - self.book(name, 1, it.number)[0].total
-        return (found or {"": before}) | {now.since: last.total - before}
+                found[newest] += it.total - self.book(name, 1, it.number)[0].total
+        return (found or {"": before}) | {now.since: earlier + last.total - before}
 
     def people(self, dataset: str, end: int = MOST) -> list[Entry]:
         """The last entry of each person before a number, by their names."""
@@ -510,6 +514,11 @@ class Rows:
         characters = sql.func.coalesce(sql.func.sum(entry.length), 0)
         counted = self.connection.execute(found.with_only_columns(charged, free, characters)).one()
         return counted[0], counted[1], counted[2]
+
+    @property
+    def has_clock(self) -> bool:
+        """Whether the database has a clock of its own, and not that of the program's machine."""
+        return self.connection.dialect.name == "postgresql"
 
     def now(self) -> str:
         """The time by the database's clock, in UTC and as entries write it."""

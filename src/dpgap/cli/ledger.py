@@ -384,6 +384,12 @@ def renew(
 
 
 @partial(ledger_app.add, needed="reason")
+def begin_period(act: Act) -> None:
+    """Begin the period of today in a renewed budget, after a wrong clock or a long pause."""
+    act.tell(act.steward.begin_period(reason=act.reason))
+
+
+@partial(ledger_app.add, needed="reason")
 def write_off(
     ledger: URL,
     dataset: Dataset,

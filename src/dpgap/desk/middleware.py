@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dpgap.budget.account import BudgetExhausted, KeyUsed, QuotaExhausted, RefusedRequest
-from dpgap.budget.entries import LedgerError
+from dpgap.budget.entries import LedgerError, WrongClock
 from dpgap.budget.store import BUSY_SECONDS
 from dpgap.desk.heads import PutBack
 from dpgap.printable import printable
@@ -83,6 +83,8 @@ def refusal_of(error: Exception) -> Refused | None:
         return Refused(429 if is_quota else 409, printable(str(error)))
     if isinstance(error, RefusedRequest):
         return Refused(409, _KEY_USED if isinstance(error, KeyUsed) else _OTHER_TABLE)
+    if isinstance(error, WrongClock):
+        return Refused(503, printable(str(error)))
     if isinstance(error, PutBack):
         return Refused(503, _PUT_BACK)
     if isinstance(error, LedgerError):
