@@ -147,7 +147,7 @@ IN_PYTHON = " (for a table, state monotonic=True: errors are smaller)"
 @public
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan(Table):
-    """One row for each method, the best first; `to_frame()` returns a data frame.
+    """One row for each method, the default first; `to_frame()` returns a data frame.
 
     Parameters
     ----------
