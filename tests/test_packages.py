@@ -5,8 +5,10 @@ night every extra is installed by the command that its message gives.
 """
 
 import json
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -342,3 +344,18 @@ def test_the_command_that_is_told_installs_the_extra(
     )
     assert words in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_gives_every_python_a_folder_of_its_own():
+    def commands(*words: str) -> str:
+        clean = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        asked = ["make", "--dry-run", "--always-make", "-C", str(ROOT), "test", *words]
+        return subprocess.run(asked, env=clean, capture_output=True, text=True, check=True).stdout
+
+    assert "python3 -m venv .venv\n" in commands()
+    folder = f".venv-{sys.version_info.major}.{sys.version_info.minor}"
+    other = commands(f"PYTHON={sys.executable}")
+    assert f"{sys.executable} -m venv {folder}\n" in other
+    assert f"{folder}/bin/pytest" in other
+    assert ".venv/" not in other.replace(sys.executable, "")

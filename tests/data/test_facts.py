@@ -321,3 +321,25 @@ def test_observed_items_have_no_digest_and_neither_has_a_frame_that_an_engine_ke
     connection = duckdb.connect()
     public = connection.sql("SELECT 'fig' AS id")
     assert _origin(connection.from_arrow(TEXTS), public).digest is None
+
+
+@pytest.mark.parametrize(("stated", "idle"), [("", "10"), ("&keepalives_idle=99", "99")])
+def test_the_network_to_a_table_in_postgres_is_watched_unless_its_address_says_how(
+    stated: str, idle: str, postgres: Any, database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ibis
+
+    database.create_table("sold_of_facts", TYPED, overwrite=True)
+    addresses: list[str] = []
+    connect = ibis.connect
+
+    def noting(address: str) -> Any:
+        addresses.append(address)
+        return connect(address)
+
+    monkeypatch.setattr(ibis, "connect", noting)
+    origin = _origin(f"{postgres.get_uri()}&table=sold_of_facts{stated}")
+    (address,) = addresses
+    assert f"keepalives_idle={idle}" in address
+    assert "keepalives_count=2" in address
+    assert "keepalives" not in str(origin.address)

@@ -41,9 +41,11 @@ from dpgap.budget.account import NOTHING, Amount, BudgetExhausted
 from dpgap.exact.parameters import readable_down, readable_up
 
 CREATE, RESERVE, SETTLE = "create", "reserve", "settle"
+AGAIN = "again"
 RAISE, LOWER, CLOSE = "raise", "lower", "close"
 ALLOW, WRITE_OFF, BIND, MIGRATE = "allow", "write-off", "bind", "migrate"
 RENEW, NEW_PERIOD = "renew", "new-period"
+ACCEPT = "accept"
 
 FIRST, SECOND, THIRD = 1, 2, 3
 """Versions of entries, and layouts of ledgers. Only the third is written."""
@@ -243,6 +245,11 @@ def hash_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def is_head(text: object) -> bool:
+    """Whether it is a hash, as the head of a book is."""
+    return isinstance(text, str) and re.fullmatch("[0-9a-f]{64}", text) is not None
+
+
 def read_entry(version: int, body: str, hash: str = "") -> Entry:
     """The entry that a body states, or `UnreadableEntry`."""
     if version not in _STORED:
@@ -315,7 +322,8 @@ def _read_renewal(content: Any) -> Renewal:
 # A data set's book opens with its total (ε, δ). A release first *reserves* the most it can cost and
 # then *settles* to what it did cost. A steward raises, lowers or closes the total, gives people
 # allowances, writes off reservations that nobody will settle, states the table that the budget is
-# for, and says how it is renewed. The first charge of a period renews it. Each kind of entry has a
+# for, and says how it is renewed. A request that gets an earlier answer *again* costs nothing, and
+# leaves its key. The first charge of a period renews it. Each kind of entry has a
 # rule in `_KINDS`: with it, `following` makes the next entry from the last one, or refuses.
 #
 # Every entry has the balance after it and the hash of the entry before it. `flaws` makes every
@@ -323,7 +331,8 @@ def _read_renewal(content: Any) -> Renewal:
 #
 # The hash has no key. Anybody who can write to the ledger can also rewrite the whole chain from
 # some entry on, or restore an older copy. To detect this, note the last hash (the *head*) in
-# another place: a chain that no longer contains this head was rewritten.
+# another place: a chain that no longer contains this head was rewritten. A steward can accept such
+# a book: an entry then states the head, and counts what was lost as spent.
 
 
 class Author(NamedTuple):
@@ -447,6 +456,17 @@ def _settle(balance: Balance, asked: Entry, ended: Entry) -> dict[str, Any]:
     return changes
 
 
+def _again(_: Balance, asked: Entry) -> dict[str, Any]:
+    """Keep the key of a request whose answer an earlier reservation paid for; it costs nothing.
+
+    "paid_by" in `extra` is the number of this reservation.
+    """
+    paid_by = asked.extra.get("paid_by")
+    if not (type(paid_by) is int and 0 < paid_by < asked.number and asked.key):
+        raise ValueError("an earlier reservation must have paid for an answer with this key")
+    return {}
+
+
 def _set_total(balance: Balance, asked: Entry) -> dict[str, Any]:
     """Raise or lower the total, though never below what is spent and reserved."""
     last, kind, total = balance.last, asked.kind, asked.charge
@@ -520,6 +540,22 @@ def _new_period(balance: Balance, asked: Entry) -> dict[str, Any]:
     }
 
 
+def _accept(balance: Balance, asked: Entry) -> dict[str, Any]:
+    """Go on with a book that lacks later entries: what they spent is spent, beyond the total too.
+
+    "lost" in `extra` is the head of the lost entries.
+    """
+    last, lost = balance.last, asked.charge
+    if not NOTHING.fits(lost):
+        raise ValueError(f"what was lost must not be less than 0, not {lost}")
+    if not is_head(asked.extra.get("lost")):
+        raise ValueError("head must be 64 hexadecimal digits")
+    used = last.used + lost
+    gone = used + last.held
+    epsilon = max(last.granted.epsilon, gone.epsilon)
+    return {"used": used, "granted": Amount(epsilon, max(last.granted.delta, gone.delta))}
+
+
 def _migrate(balance: Balance, asked: Entry) -> dict[str, Any]:
     """Change to a later version of entries.
 
@@ -541,6 +577,7 @@ _KINDS = {
     RESERVE: Kind(("charge", "purpose", "key", "extra"), _reserve),
     SETTLE: Kind(("charge", "extra"), _settle),
     WRITE_OFF: Kind((), _settle),
+    AGAIN: Kind(("purpose", "key", "extra"), _again),
     MIGRATE: Kind(("version", "archived"), _migrate),
     RAISE: Kind(("charge",), _set_total),
     LOWER: Kind(("charge",), _set_total),
@@ -550,6 +587,7 @@ _KINDS = {
     BIND: Kind(("extra",), _bind),
     RENEW: Kind(("period",), _renew),
     NEW_PERIOD: Kind((), _new_period),
+    ACCEPT: Kind(("charge", "extra"), _accept),
 }
 _FIRST_KINDS = (RESERVE, SETTLE, WRITE_OFF, MIGRATE)
 """The kinds that can follow an entry of the first version."""

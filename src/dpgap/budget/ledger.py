@@ -27,7 +27,15 @@ from typing import Any
 
 from dpgap._package import public
 from dpgap.budget import entries, requests
-from dpgap.budget.account import Amount, Answered, Request, granted, rounded_up, tells_too_much
+from dpgap.budget.account import (
+    AlreadyCharged,
+    Amount,
+    Answered,
+    Request,
+    granted,
+    rounded_up,
+    tells_too_much,
+)
 from dpgap.budget.entries import Author, Balance, Entry, UnreadableEntry
 from dpgap.budget.entries import LedgerError as LedgerError
 from dpgap.budget.requests import ChargedRequest, Quota
@@ -149,18 +157,24 @@ class Ledger:
             first, end = _range(rows, name, since, until)
             return rows.outline(name, first, end) if end and rows.find(name) else None
 
-    def verify(self, dataset: str | None = None, *, head: str | None = None) -> list[str]:
+    def heads(self, dataset: str | None = None) -> list[Entry]:
+        """The last entry of each book, or of one. Note their hashes in another place."""
+        with self._store.reading() as rows:
+            names = rows.datasets() if dataset is None else [requests.require_name(dataset)]
+            return [rows.require(name)[-1] for name in names]
+
+    def verify(self, dataset: str | None = None, *, head: str | Iterable[str] = ()) -> list[str]:
         """A list of all flaws of one book, or of all books; empty if they are intact.
 
         `dataset` names the one book. `head` is a hash that `LedgerAccount.head` returned earlier
-        and that you noted in another place.
+        and that you noted in another place, or several. A later entry that is lost is no flaw.
         """
         with self._store.reading() as rows:
             name = None if dataset is None else requests.require_name(dataset)
             names, orphans = rows.datasets() if name is None else [name], rows.orphans(name)
             today = rows.now()[:10]
         found: list[str] = []
-        is_there = head is None
+        missing = _listed(head)
         for name in names:
             try:
                 book = self.entries(name)
@@ -169,9 +183,9 @@ class Ledger:
                 continue
             lost = requests.edited_documents(requests.documents_of(self._store, name), book)
             found += [f"{name}: {flaw}" for flaw in (*entries.checked(book, today=today)[0], *lost)]
-            is_there = is_there or any(entry.hash == head for entry in book)
+            missing = _missing(missing, book)
         found += [f"{name}: {_ORPHAN.format(number)}" for name, number in orphans]
-        return found if is_there else [*found, _NO_HEAD.format(head)]
+        return found + [_NO_HEAD.format(head) for head in missing]
 
     def export(
         self,
@@ -293,7 +307,17 @@ _NO_HEAD = (
 )
 
 
-def verify_export(text: str, *, head: str | None = None) -> tuple[list[str], list[str]]:
+def _listed(head: str | Iterable[str]) -> list[str]:
+    return [head] if isinstance(head, str) else list(head)
+
+
+def _missing(heads: list[str], book: list[Entry]) -> list[str]:
+    """The heads that a book neither has nor states as lost."""
+    known = {entry.hash for entry in book} | {entry.extra.get("lost") for entry in book}
+    return [head for head in heads if head not in known]
+
+
+def verify_export(text: str, *, head: str | Iterable[str] = ()) -> tuple[list[str], list[str]]:
     """Two lists: all flaws of an export, and what cannot be checked by the export alone."""
     try:
         said = json.loads(text)
@@ -322,6 +346,7 @@ def verify_export(text: str, *, head: str | None = None) -> tuple[list[str], lis
             found.append(f"entry number {place} in the file {error}")
         else:
             books.setdefault(entry.dataset, []).append(entry)
+    heads = _listed(head)
     covered = " and ".join(map(" ".join, days.items())) or "all"
     notes = [_COVERED.format(", ".join(books) or "none", covered)]
     for name, book in books.items():
@@ -346,11 +371,11 @@ def verify_export(text: str, *, head: str | None = None) -> tuple[list[str], lis
             listed = " and entry ".join(map(str, unchecked))
             notes.append(f"{name}: {_NO_SUMS.format(listed, first - 1)}")
         if book:
-            told = [_HEAD.format(it.number) for it in book if it.hash == head]
+            told = [_HEAD.format(it.number) for it in book if it.hash in heads]
             told = told or [_COMPARE.format(book[-1].hash)]
-            notes.append(f"{name}: the last entry in the file is {book[-1].number}. {told[0]}")
-    if head is not None and all(entry.hash != head for book in books.values() for entry in book):
-        found.append(_NO_HEAD.format(head))
+            notes.append(f"{name}: the last entry in the file is {book[-1].number}. {told[-1]}")
+    every = [entry for book in books.values() for entry in book]
+    found += [_NO_HEAD.format(missing) for missing in _missing(heads, every)]
     return found, notes
 
 
@@ -400,39 +425,89 @@ class LedgerAccount:
         charge = Amount(rounded_up(epsilon), rounded_up(rational("delta", request.delta)))
         ledger, name, person = self.ledger, self.dataset, self.person or self.ledger._user
         with ledger._store.writing(name) as rows:
+            self.require_book(rows)
             same = request.identity if self.joins else None
             balance, found = ledger._balance(rows, name, person, key=self.key, identity=same)
-            for entry in found:
-                if self.key is not None and entry.key == self.key:
-                    raise requests.charged_before(rows, entry, request)
-            if same is not None:
-                requests.refuse_if_under_way(rows, found, same)
-            stated = requests.facts_of(rows, balance.last)
-            requests.refuse_contradiction(name, stated, request.facts)
-            if self.quota is not None:
-                requests.refuse_beyond(rows, balance.last, person, self.quota)
-            balance = ledger._renewed(rows, balance, person)
-            author = ledger._author(person, self.reason, person)
-            asked = {"charge": charge, "purpose": request.purpose, "key": self.key}
-            asked["extra"] = requests.asked_by(request)
-            entry = rows.append(entries.following(balance, entries.RESERVE, author, **asked))
-        return LedgerReservation(ledger, entry)
+            requests.refuse_used_key(rows, found, self.key, request)
+            joined = requests.under_way(rows, found, same)
+            if joined is None:
+                stated = requests.facts_of(rows, balance.last)
+                requests.refuse_contradiction(name, stated, request.facts)
+                if self.quota is not None:
+                    requests.refuse_beyond(rows, balance.last, person, self.quota)
+                balance = ledger._renewed(rows, balance, person)
+                author = ledger._author(person, self.reason, person)
+                asked = {"charge": charge, "purpose": request.purpose, "key": self.key}
+                asked["extra"] = requests.asked_by(request)
+                entry = rows.append(entries.following(balance, entries.RESERVE, author, **asked))
+                return LedgerReservation(ledger, entry)
+            self._keep_key(rows, balance, joined, request)
+            answered = replace(requests.answered_by(rows, joined), again=True)
+        words = f"entry {joined.number} asks the same question and is {answered.state}"
+        raise AlreadyCharged(f"{words}: it is not charged again", answered)
+
+    def free_answer(self, request: Request, fresh: bool) -> str | None:
+        """The newest document of a question that was paid for, unless fresh noise is wanted.
+
+        If the budget renews, only documents of the current period count. The key comes first: if it
+        was used, `AlreadyCharged` has its own answer. Otherwise it is kept for this document.
+        """
+        ledger, name, person = self.ledger, self.dataset, self.person or self.ledger._user
+        if self.key is not None:
+            with ledger._store.reading() as rows:
+                found = rows.find(name, key=self.key)
+                requests.refuse_used_key(rows, found, self.key, request)
+        paid = None if fresh or request.identity is None else self._paid(request.identity)
+        if paid is None:
+            return None
+        reservation, document = paid
+        if self.key is not None:
+            with ledger._store.writing(name) as rows:
+                balance, found = ledger._balance(rows, name, person, key=self.key)
+                requests.refuse_used_key(rows, found, self.key, request)
+                self._keep_key(rows, balance, reservation, request)
+        return document
+
+    def _keep_key(self, rows: Rows, balance: Balance, reservation: Entry, request: Request) -> None:
+        """Keep the key, if there is one, for the answer that a reservation pays for."""
+        if self.key is None:
+            return
+        person = self.person or self.ledger._user
+        if self.quota is not None:
+            requests.refuse_beyond(rows, balance.last, person, self.quota, is_free=True)
+        author = self.ledger._author(person, self.reason, person)
+        kept = {"purpose": reservation.purpose, "key": self.key}
+        extra = {**(request.extra or {}), "paid_by": reservation.number}
+        rows.append(entries.following(balance, entries.AGAIN, author, **kept, extra=extra))
+
+    def require_book(self, rows: Rows) -> None:
+        """Refuse a book that lacks what was seen before; this account has seen nothing."""
 
     def paid(self, identity: str) -> str | None:
         """The newest document of a question, if it was paid for.
 
         If the budget renews, only documents of the current period count.
         """
+        paid = self._paid(identity)
+        return None if paid is None else paid[1]
+
+    def _paid(self, identity: str) -> tuple[Entry, str] | None:
+        """The newest document of a question, with the reservation that paid for it."""
         last = self.ledger._now(self.dataset, "").last
         with self.ledger._store.reading() as rows:
             first = rows.period_start(last)
-            return requests.document_of(rows, self.dataset, first, identity=identity)
+            return requests.archived(rows, self.dataset, first, identity=identity)
 
     def answered(self, key: str) -> Answered | None:
         """The state of the request with this key; None if it was never charged."""
         with self.ledger._store.reading() as rows:
-            found = [each for each in rows.find(self.dataset, key=key) if each.key == key]
-            return requests.answered_by(rows, found[0]) if found else None
+            entry = rows.keyed(self.dataset, key)
+            return None if entry is None else requests.answered_by(rows, entry)
+
+    def keyed(self, key: str) -> Entry | None:
+        """The entry of the request with this key: it was charged, or its answer was free."""
+        with self.ledger._store.reading() as rows:
+            return rows.keyed(self.dataset, key)
 
     def requests(self, last: int, before: int | None = None) -> list[ChargedRequest]:
         """The last few requests that were charged, oldest first.

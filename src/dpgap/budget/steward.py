@@ -21,9 +21,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpgap.budget import entries, requests
-from dpgap.budget.account import NOTHING, Amount, granted
+from dpgap.budget.account import NOTHING, Amount, granted, rounded_up
 from dpgap.budget.entries import Author, Balance, Entry, Renewal, following
-from dpgap.budget.store import Rows
+from dpgap.budget.store import Period, Rows
 from dpgap.exact.parameters import Rational, rational
 
 if TYPE_CHECKING:
@@ -128,6 +128,28 @@ class Steward:
                     f"entry {ended.number}: nothing was changed, and it needs no write-off"
                 )
             return rows.append(following(balance, entries.WRITE_OFF, author, reservation))
+
+    def period(self) -> Period | None:
+        """What the current period of a renewed budget cost so far, and can cost."""
+        with self.ledger._store.reading() as rows:
+            balance, _ = self.ledger._balance(rows, self.dataset, "")
+            return rows.period(self.ledger._as_of_now(rows, balance).last)
+
+    def accept(self, head: str, epsilon: Rational, *, delta: Rational = 0, reason: str) -> Entry:
+        """Accept a book that was put back, and lacks the entries up to a `head`.
+
+        `epsilon` and `delta` are the most that the lost entries spent. They count as spent, even
+        beyond the total. From then on, `verify` takes the head for a known loss.
+        """
+        lost = Amount(rational("epsilon", epsilon), rational("delta", delta))
+        charge = Amount(rounded_up(lost.epsilon), rounded_up(lost.delta))
+        with self._acting(reason, renewed=True) as (rows, balance, author):
+            if rows.book(self.dataset, hash=[head]):
+                raise ValueError(f"head {head} is in the book of {self.dataset!r}: nothing is lost")
+            extra = {"lost": head}
+            return rows.append(
+                following(balance, entries.ACCEPT, author, charge=charge, extra=extra)
+            )
 
     def balance_of(self, person: str) -> Balance:
         """The balance of the budget now, and the last entry of a person, with `person_spent`.

@@ -17,7 +17,6 @@ PosixPath('/srv/budget.db')
 """
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -45,6 +44,10 @@ from dpgap.budget.entries import FIRST, SECOND, THIRD, Balance, Entry, LedgerErr
 
 _ACCEPTED = "sqlite:///budget.db or postgresql://user@host/database"
 _UNCHANGED = ": nothing is released or changed without it"
+_UNSURE = (
+    ": what was to be written may have been written all the same, though nothing is released. A "
+    "request that is sent again with its key is charged once"
+)
 BUSY_SECONDS = 60
 """How long to wait for other releases that are writing to the same ledger."""
 
@@ -106,19 +109,13 @@ def open_database(url: sql.URL) -> sql.Engine:
         sql.event.listen(engine, "connect", _leave_transactions_to_us)
         sql.event.listen(engine, "begin", _begin)
         return engine
-    # The user's options come last, so they override ours.
-    said = url.normalized_query.get("options", (os.environ.get("PGOPTIONS", ""),))
-    waiting = {
-        "options": " ".join([f"-c lock_timeout={BUSY_SECONDS * 1000}", *said]).rstrip(),
-        "connect_timeout": url.query.get("connect_timeout", 10),
-    }
-    how: dict[str, Any] = {"isolation_level": "READ COMMITTED", "connect_args": waiting}
     try:
-        return sql.create_engine(url, poolclass=NullPool, **how)
+        from dpgap.budget.postgres import open_postgres  # psycopg may be missing
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
             f"a PostgreSQL ledger needs psycopg: {how_to_get('postgres')}"
         ) from None
+    return open_postgres(url, BUSY_SECONDS)
 
 
 def _leave_transactions_to_us(connection: Any, record: object) -> None:
@@ -141,6 +138,8 @@ _TROUBLES = {
     "read-only": "is read-only",
     "full|no space": "has no room left on the disk",
     "locked|lock timeout": "is busy with other releases",
+    "statement timeout": "did not finish a statement in time",
+    "is silent|timed out|idle-in-transaction": "is silent: its network or its server stopped",
     "not a database|malformed": "is damaged or no ledger at all",
     "column": "got another layout in the meantime",
     "unable to open": "cannot be opened: permission denied, or it is no file",
@@ -171,6 +170,7 @@ _ONE = 0x64706761
 
 MOST = (1 << 31) - 1
 """The largest number that a database holds."""
+_CHANGE_TOTALS = (entries.RAISE, entries.LOWER, entries.ACCEPT)
 _SPREAD = 200
 """About how many entries of a book an outline has."""
 
@@ -264,11 +264,19 @@ class Outline(NamedTuple):
     limits: Mapping[str, Fraction] = {}
 
 
+class Period(NamedTuple):
+    """The ε of the current period of a renewed budget."""
+
+    spent: Fraction
+    reserved: Fraction
+    total: Fraction
+
+
 class Rows:
     """The rows of a ledger, within one transaction."""
 
     def __init__(self, store: "Store", connection: sql.Connection) -> None:
-        self.connection, self._where = connection, store.where
+        self.connection, self.where = connection, store.where
         self.layout = store.layout(connection) or THIRD
         self._table = _OLDER.get(self.layout, _ENTRIES)
         # The first layout has no documents: a table without rows stands for them.
@@ -279,7 +287,7 @@ class Rows:
         """Raise an error if the layout is an older one, which is not written."""
         if self.layout != THIRD:
             raise LedgerError(
-                f"the ledger {self._where} has layout {self.layout}, which is only read: "
+                f"the ledger {self.where} has layout {self.layout}, which is only read: "
                 f"`dpgap ledger migrate` gives it layout {THIRD}. Nothing was changed or charged"
             )
 
@@ -318,17 +326,22 @@ class Rows:
         given = {it: wanted[it] for it in wanted if it in known and wanted[it] not in (None, "")}
         return self._read(_finding(self.layout, tuple(given)), {"dataset": dataset, **given})
 
+    def keyed(self, dataset: str, key: str) -> Entry | None:
+        """The entry with a key."""
+        found = self.find(dataset, key=key)
+        return next((entry for entry in found if entry.key == key), None)
+
     def require(self, dataset: str, **wanted: Any) -> list[Entry]:
         """What `find` finds. The last entry must be there and match its hash."""
         found = self.find(dataset, **wanted)
         if not found:
             raise LedgerError(
-                f"the ledger {self._where} has no data set {dataset!r}: make it with `dpgap ledger "
+                f"the ledger {self.where} has no data set {dataset!r}: make it with `dpgap ledger "
                 f"create`. It has: {', '.join(self.datasets()[:9]) or 'none so far'}"
             )
         if found[-1].hash != found[-1].seal():
             raise LedgerError(
-                f"the last entry of {dataset!r} in {self._where} was edited: see `verify`"
+                f"the last entry of {dataset!r} in {self.where} was edited: see `verify`"
             )
         return found
 
@@ -379,6 +392,24 @@ class Rows:
         starts = [it.number for it in begun if it.period and it.period.since == since]
         return starts[0] if starts else self.place(last.dataset, since)
 
+    def period(self, last: Entry) -> Period | None:
+        """The current period of a budget; None if it is not renewed."""
+        if last.renewal is None:
+            return None
+        waiting, first = self.waiting(last.dataset), self.period_start(last)
+        reserved = sum((it.epsilon for it in waiting if it.number >= first), Fraction(0))
+        total = last.total - self._charged_before(last, waiting)
+        return Period(total - last.remaining - reserved, reserved, total)
+
+    def _charged_before(self, last: Entry, waiting: list[Entry]) -> Fraction:
+        """What was charged before the current period."""
+        entry, first = self._table.c, self.period_start(last)
+        later = (entry.number >= first, entry.number <= last.number)
+        ended = self._read(self._of(last.dataset, entry.reservation < first, *later))
+        ended += [it for it in waiting if it.number < first]
+        settled = [it.spent for it in self.book(last.dataset, 1, first)]
+        return sum((it.epsilon for it in ended), sum(settled, Fraction(0)))
+
     def _limits(self, last: Entry, waiting: list[Entry]) -> dict[str, Fraction]:
         """What each period can cost, by its first day, since the budget is renewed as it is now.
 
@@ -387,14 +418,9 @@ class Rows:
         """
         if (now := last.renewal) is None:
             return {}
-        entry, first, name = self._table.c, self.period_start(last), last.dataset
-        later = (entry.number >= first, entry.number <= last.number)
-        ended = self._read(self._of(name, entry.reservation < first, *later))
-        ended += [it for it in waiting if it.number < first]
-        charged = [it.epsilon for it in ended] + [it.spent for it in self.book(name, 1, first)]
-        before = sum(charged, Fraction(0))
+        name, before = last.dataset, self._charged_before(last, waiting)
         found: dict[str, Fraction] = {}
-        kinds = [entries.RENEW, entries.NEW_PERIOD, entries.RAISE, entries.LOWER]
+        kinds = [entries.RENEW, entries.NEW_PERIOD, *_CHANGE_TOTALS]
         for it in self.book(name, before=last.number + 1, kind=kinds):
             if not it.period or (it.period.every, it.period.carry) != (now.every, now.carry):
                 found = {}
@@ -473,14 +499,15 @@ class Rows:
         added = sql.func.sum(sql.func.length(self._documents.c.document))
         return self.connection.scalar(self._kept(dataset).with_only_columns(added)) or 0
 
-    def usage(self, dataset: str, person: str, since: str, until: str) -> tuple[int, int]:
-        """A person's requests and archived characters from one time to another, as two counts."""
+    def usage(self, dataset: str, person: str, since: str, until: str) -> tuple[int, int, int]:
+        """A person's charged and free requests, and archived characters, between two times."""
         entry = self._table.c
         found = self._of(dataset, entry.person == person, entry.at >= since, entry.at < until)
-        requests = sql.func.count(sql.case((entry.kind == entries.RESERVE, 1)))
+        charged = sql.func.count(sql.case((entry.kind == entries.RESERVE, 1)))
+        free = sql.func.count(sql.case((entry.kind == entries.AGAIN, 1)))
         characters = sql.func.coalesce(sql.func.sum(entry.length), 0)
-        counted = self.connection.execute(found.with_only_columns(requests, characters)).one()
-        return counted[0], counted[1]
+        counted = self.connection.execute(found.with_only_columns(charged, free, characters)).one()
+        return counted[0], counted[1], counted[2]
 
     def now(self) -> str:
         """The time by the database's clock, in UTC and as entries write it."""
@@ -558,7 +585,8 @@ class Store:
     def _locking(self, dataset: str | None) -> Iterator[Rows]:
         """A transaction that is the only writer to a data set, or to the ledger; any layout."""
         writer = self.engine.execution_options(dpgap_begin="BEGIN IMMEDIATE")
-        with self._reached(_UNCHANGED), writer.begin() as connection:
+        with self._reached(_UNCHANGED), writer.connect() as connection:
+            transaction = connection.begin()
             if connection.dialect.name == "postgresql":  # SQLite has locked it all already
                 # Else a crash may forget what was charged.
                 connection.execute(sql.text("SET LOCAL synchronous_commit = on"))
@@ -569,6 +597,9 @@ class Store:
                     named = sql.func.hashtext(dataset)
                     connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_ONE, named)))
             yield Rows(self, connection)
+            # A server that does not answer may have committed.
+            with self._reached(_UNCHANGED if self._file else _UNSURE):
+                transaction.commit()
 
     def layout(self, connection: sql.Connection) -> int | None:
         """Which layout the ledger has; None if there is no ledger yet."""
@@ -615,6 +646,8 @@ def _migrate(rows: Rows, author: entries.Author) -> list[Entry]:
     """Copy every entry as it is, with its hash; then say in each book that it was migrated."""
     connection = rows.connection
     if connection.dialect.name == "postgresql":
+        # Between two statements every book is checked, which may take long.
+        connection.execute(sql.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
         connection.execute(sql.text("LOCK TABLE dpgap_entries IN ACCESS EXCLUSIVE MODE"))
         # dpgap before 0.3 could make roles that work through views of the tables.
         connection.execute(sql.text("DROP SCHEMA IF EXISTS dpgap_spender CASCADE"))

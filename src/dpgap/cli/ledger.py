@@ -3,7 +3,7 @@
 import csv
 import io
 import json as json_format
-import re
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -16,9 +16,10 @@ from dpgap.cli.release import OutputFile, ledger_files
 from dpgap.printable import in_a_cell, printable
 
 if TYPE_CHECKING:
-    from dpgap.budget.entries import Entry
+    from dpgap.budget.entries import Entry, Renewal
     from dpgap.budget.ledger import Ledger
     from dpgap.budget.steward import Steward
+    from dpgap.budget.store import Period
 
 
 # --------------------------------------------------------------------------------------------------
@@ -57,6 +58,7 @@ Total = Annotated[str, "The total for all releases, exact."]
 Delta = Annotated[str | None, "The total δ for all releases, exact."]
 
 _SHOWN = "number kind reservation epsilon delta purpose reason person actor who at key hash".split()
+_HEAD = ("dataset", "number", "at", "hash")
 _FEW = 10
 _LONGEST = 60
 
@@ -175,23 +177,37 @@ def show(
     all: Annotated[bool, "Every entry, in full."] = False,
     json: JSON = False,
 ) -> None:
-    """Print totals, the last entries, and the head of the chain: note it elsewhere."""
+    """Print open reservations, totals, the last entries, and the head: note it elsewhere."""
+    from dpgap.budget.account import readable_text
+
     store = _opened(ledger)
     stewards = list(map(store.steward, store.datasets() if dataset is None else [dataset]))
     few = None if all or json else _FEW
     books = [(store.entries(it.dataset, last=few), it.balance_of("").last) for it in stewards]
     if not json:
-        texts = [_words(book, now, few, store) for book, now in books]
+        texts = [
+            _words(book, now, few, steward)
+            for steward, (book, now) in zip(stewards, books, strict=True)
+        ]
         typer.echo("\n\n".join(texts) or "The ledger has no data sets yet.")
         return
     shown = []
-    for book, now in books:
+    for steward, (book, now) in zip(stewards, books, strict=True):
+        period = steward.period()
         people = [
             {"person": it.person, "spent": it.person_spent.exact()}
             | {"allowance": it.allowance and it.allowance.exact()}  # None: there is no limit
             for it in store.people(now.dataset)
         ]
-        more = {"people": people, "beside": store.beside(now.dataset)}
+        more: dict[str, Any] = {"people": people, "beside": store.beside(now.dataset)}
+        more["open"] = [
+            {name: getattr(it, name) for name in ("number", "at", "person", "purpose", "key")}
+            | {"epsilon": readable_text(it.epsilon)}
+            for it in steward.stale()
+        ]
+        if period is not None:
+            amounts = period._asdict().items()
+            more["period"] = {name: readable_text(amount) for name, amount in amounts}
         shown.append(_summary(book, now) | more)
     typer.echo(json_format.dumps({"datasets": shown} if dataset is None else shown[0], indent=2))
 
@@ -204,35 +220,76 @@ def verify(
     ] = None,
     ledger: Annotated[str | None, "The ledger, if not a file."] = None,
     dataset: AnyDataset = None,
-    head: Annotated[str | None, "A head noted earlier, which must still be in the chain."] = None,
+    head: Annotated[
+        list[str] | None, "A head noted earlier, still in the chain; may be repeated."
+    ] = None,
     json: JSON = False,
 ) -> None:
     """Check every entry and document; exit code 1 if any was edited, removed or inserted."""
+    from dpgap.budget.entries import UnreadableEntry, is_head
     from dpgap.budget.ledger import verify_export
 
     if (file is None) == (ledger is None) or (file is not None and dataset is not None):
         raise ValueError("state either FILE or --ledger; --dataset goes with --ledger only")
-    if head is not None and not re.fullmatch("[0-9a-f]{64}", head := head.lower()):
+    noted = [text.lower() for text in head or ()]
+    if not all(map(is_head, noted)):
         raise UsageError("a head has 64 hexadecimal digits")
+    last: list[Entry] = []
     if file is None:
-        flaws, notes = _opened(ledger or "").verify(dataset, head=head), list[str]()
+        store = _opened(ledger or "")
+        with suppress(UnreadableEntry):  # this is a flaw that is found below
+            last = store.heads(dataset)
+        flaws, notes = store.verify(dataset, head=noted), list(map(_intact, last))
     else:
         try:
-            flaws, notes = verify_export(_export_in(file), head=head)
+            flaws, notes = verify_export(_export_in(file), head=noted)
         except OSError:
             raise UsageError(f"there is no file {file!r} that can be read") from None
         except ValueError as error:
             raise UsageError(f"{file} cannot be verified: {error}") from None
     if json:
-        said = {"intact": not flaws, "flaws": flaws} | ({"unchecked": notes} if file else {})
+        said: dict[str, Any] = {"intact": not flaws, "flaws": flaws}
+        if file is None:
+            said["heads"] = [{name: getattr(it, name) for name in _HEAD} for it in last]
+        else:
+            said["unchecked"] = notes
         typer.echo(json_format.dumps(said, indent=2))
     elif not flaws:
-        what = "The ledger" if file is None else "Everything in the file"
-        typer.echo("\n".join([f"{what} is intact.", *map(printable, notes)]))
+        if file is not None:
+            notes.insert(0, "Everything in the file is intact.")
+        elif not last:
+            notes.append("The ledger has no data sets yet.")
+        typer.echo("\n".join(map(printable, notes)))
     for flaw in () if json else flaws:
         say_error(flaw)
     if flaws:
         raise typer.Exit(1)
+
+
+def _intact(last: "Entry") -> str:
+    """Up to which entry a book is intact."""
+    at = last.at[:16].replace("T", " ")
+    return (
+        f"{last.dataset}: intact up to entry {last.number} of {at} UTC; later entries would not be "
+        "missed"
+    )
+
+
+@ledger_app.add
+def heads(ledger: URL) -> None:
+    """Print the heads of all data sets in one line, to note elsewhere, as options of `verify`."""
+    typer.echo(" ".join(f"--head {last.hash}" for last in _opened(ledger).heads()))
+
+
+@partial(ledger_app.add, needed="reason")
+def accept(
+    act: Act,
+    head: Annotated[str, "The head of the entries that are lost."],
+    epsilon: Annotated[str, "The most ε that they spent, exact."],
+    delta: Annotated[str, "The most δ that they spent, exact."] = "0",
+) -> None:
+    """Go on with a ledger that was put back: what is lost with later entries counts as spent."""
+    act.tell(act.steward.accept(head.lower(), epsilon, delta=delta, reason=act.reason))
 
 
 def _export_in(file: str) -> str:
@@ -440,13 +497,43 @@ def _purpose_and_people(store: "Ledger", last: "Entry") -> tuple[list[str], list
     return purpose, ["", "people", *people] if people else []
 
 
+def _open_in_words(reservations: "list[Entry]", few: int | None) -> list[str]:
+    """A line for each open reservation, the oldest first."""
+    lines = []
+    for it in reservations[:few]:
+        key = "" if it.key is None else f", key {it.key!r}"
+        purpose = _cut(it.purpose, None if few is None else _LONGEST)
+        who = f"entry {it.number}, {_minute(it.at)}, {it.person or it.who}"
+        lines.append(f"open       {who}, {it.charge}{key}: {purpose}")
+    left_out = len(reservations) - len(lines)
+    return [*lines, f"open       {left_out} more: --all shows them"] if left_out else lines
+
+
+def _period_in_words(period: "Period", renewal: "Renewal") -> str:
+    """What is spent of the current period, and when the next one begins."""
+    from dpgap.exact.parameters import readable_down, readable_up
+
+    begins = "Monday" if renewal.every == "week" else renewal.next
+    this = "today" if renewal.every == "day" else f"this {renewal.every}"
+    reserved = f", {readable_up(period.reserved)} reserved" if period.reserved else ""
+    spent = f"{readable_up(period.spent)} of {readable_down(period.total)} spent"
+    return f"{this}: {spent}{reserved}, renews {begins} 00:00 UTC"
+
+
 def _words(
-    book: "list[Entry]", now: "Entry", few: int | None = None, store: "Ledger | None" = None
+    book: "list[Entry]", now: "Entry", few: int | None = None, steward: "Steward | None" = None
 ) -> str:
     """For people: the balance of the budget now, and the last entries."""
     from dpgap.exact.parameters import readable_down, readable_up
 
-    purpose, people = ([], []) if store is None else _purpose_and_people(store, now)
+    purpose: list[str] = []
+    people: list[str] = []
+    if steward is not None:
+        purpose, people = _purpose_and_people(steward.ledger, now)
+        period = steward.period()
+        if period is not None and now.renewal is not None:
+            purpose.insert(0, _period_in_words(period, now.renewal))
+        purpose = _open_in_words(steward.stale(), few) + purpose
     renewal, earlier = now.renewal, book[0].number
     left, total, remaining = now.left.delta, now.granted.delta, readable_down(now.remaining)
     begun = f"a new period began: its first charge adds {now.charge.at_least}, counted here already"
@@ -469,20 +556,28 @@ def _words(
     return "\n".join(map(printable, lines))
 
 
+def _cut(text: str, longest: int | None) -> str:
+    return text if longest is None or len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _minute(at: str) -> str:
+    return at[:16].replace("T", " ")
+
+
 def _line(entry: "Entry", longest: int | None) -> str:
     kind, period = entry.kind, entry.period
-    ended = "" if entry.reservation is None else f" of {entry.reservation}"
-    is_charge = kind in ("reserve", "settle", "write-off")
+    paid_by = entry.extra.get("paid_by", entry.reservation)
+    ended = "" if paid_by is None else f" of {paid_by}"
+    is_charge = kind in ("reserve", "settle", "write-off", "accept")
     amount = f" {entry.charge if is_charge else entry.charge.at_least}"
-    if kind in ("close", "bind", "migrate", "renew"):
+    if kind in ("again", "close", "bind", "migrate", "renew"):
         amount = f" {period}" if kind == "renew" else ""
     concerned = f" for {entry.person}" if kind == "allow" else ""
     since = f"from {period.since}" if kind == "new-period" and period else ""
     reason = f" ({entry.reason})" if entry.reason else ""
     said = f"{entry.purpose}{since}{reason}".strip()
-    if longest is not None and len(said) > longest:
-        said = said[: longest - 1] + "…"
+    said = _cut(said, longest)
     asked = "" if kind in ("allow", "write-off") else entry.person  # older entries name no actor
     who = entry.actor or asked or entry.who
-    at = (entry.at[:16] if longest else entry.at[:19]).replace("T", " ")
+    at = _minute(entry.at) if longest else entry.at[:19].replace("T", " ")
     return f"{entry.number:>5}  {at}  {who}  {kind}{ended}{concerned}{amount}  {said}".rstrip()

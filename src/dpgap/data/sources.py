@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 # --------------------------------------------------------------------------------------------------
 # Tables by their address, and the public facts of any table: its address and its columns.
 #
-# An address is postgresql://user@host/database?table=sales. Ibis connects to the database, and
-# accepts many kinds of addresses. The address is never shown as it was given, because it may hold a
-# password.
+# An address is postgresql://user@host/database?table=sales, duckdb://shop.db?table=sales or
+# sqlite://shop.db?table=sales. Ibis connects to the database. The address is never shown as it was
+# given, because it may hold a password.
 #
 # Public facts come from names and schemas, never from rows. Every reader gets the same facts of a
 # table, as far as its types are stated:
@@ -76,6 +76,14 @@ _ROLES = {
 }
 _MOST_NAMES, _MOST_LETTERS = 20, 60
 _IN_A_CLOUD = ("md:", "motherduck:")
+_KEEPALIVES = {"keepalives_idle": "10", "keepalives_interval": "5", "keepalives_count": "2"}
+"""For PostgreSQL: a network that has gone silent is noticed, however long a query takes."""
+DATABASES = ("postgres", "duckdb", "sqlite")
+"""The databases whose tables can be counted, as Ibis names them."""
+OTHER_DATABASE = (
+    "table must be in PostgreSQL, DuckDB or SQLite: others may group rows by something else than "
+    "what is read; copy the table into a Parquet file"
+)
 _UNREACHABLE = "table could not be reached: check its address, the server and your rights"
 
 
@@ -93,7 +101,7 @@ class Source(NamedTuple):
     name: str | None = None
     address: str | None = None
     columns: Families | None = None
-    """All columns that a file states; None if the frame states them."""
+    """All columns that a file states (of SQLite, all are text); None if the frame states them."""
     database: "DuckDBPyConnection | None" = None
     """The DuckDB in which a file was opened."""
 
@@ -102,6 +110,12 @@ def columns_of(frame: Frame) -> Families:
     """The columns of a frame of Narwhals."""
     families = {str(name): _family(kind) for name, kind in frame.collect_schema().items()}
     return tuple((families | dict.fromkeys(guessed(frame), ANY)).items())
+
+
+def database_of(frame: Frame) -> str | None:
+    """The name of the database behind an Ibis frame; None for other frames."""
+    is_ibis = frame.implementation.is_ibis()
+    return str(frame.to_native().get_backend().name) if is_ibis else None
 
 
 def guessed(frame: Frame) -> set[str]:
@@ -177,6 +191,8 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
     `resources` keep the connection open.
     """
     parts, options = read_url(url)
+    if parts.scheme not in (*DATABASES, "postgresql"):
+        raise ValueError(OTHER_DATABASE)
     name, schema = options.pop("table", None), options.pop("schema", None)
     if not name:
         raise ValueError(
@@ -192,27 +208,34 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
         import ibis
 
         from dpgap.data.engines.ibis import require_faithful
+        from dpgap.data.sqlite import table_of
     except ImportError:
         raise ImportError(f"tables in databases need Ibis: {how_to_get('postgres')}") from None
 
+    is_postgres = scheme in ("postgres", "postgresql")
+    network = _KEEPALIVES | options if is_postgres else options
+
     def connect() -> Any:
         with suppress(ImportError):  # a package for this kind of database is missing
-            return ibis.connect(urlunsplit(parts._replace(query=urlencode(options))))
+            return ibis.connect(urlunsplit(parts._replace(query=urlencode(network))))
 
     database = with_masked_errors(connect, _UNREACHABLE)
     if database is None:
-        is_postgres = scheme in ("postgres", "postgresql")
         other = f"pip install 'ibis-framework[{scheme}]'"
-        how = how_to_get("postgres") if is_postgres else other
+        how = other if scheme in IN_FILES else how_to_get("postgres")
         raise ImportError(f"packages for this kind of database are missing: {how}")
     resources.callback(_disconnect, database)
-    require_faithful(database)
+    open_table = database.table
+    if scheme == "sqlite":  # where Ibis takes types that are not stated from a row
+        open_table = partial(table_of, database.con)
+    else:
+        require_faithful(database)
 
     def asked(action: Callable[..., Any], *given: str) -> Any:
         return with_masked_errors(lambda: action(*given, database=schema), _UNREACHABLE)
 
     try:
-        table = asked(database.table, name)
+        table = asked(open_table, name)
     except ValueError:
         if name in asked(database.list_tables):
             raise
@@ -222,14 +245,16 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
     home = {"schema": schema or _current(database, "current_database")}
     options = {"dbname": _current(database, "current_catalog"), **options}
     address = table_address(parts, options, home | {"table": name})
-    source = Source(table, unit, item, domain, None, name, address)
+    columns = table.families if scheme == "sqlite" else None
+    source = Source(table, unit, item, domain, None, name, address, columns)
     own, colon, column = domain.rpartition(":") if isinstance(domain, str) else ("", "", "")
     if not colon or own not in asked(database.list_tables):
         return source
-    public = asked(database.table, own)
+    public = asked(open_table, own)
     require_columns(list(public.columns), column)
+    listed = with_masked_errors(lambda: public.select(column), _UNREACHABLE)
     beside = table_address(parts, options, home | {"table": own})
-    return source._replace(domain=public.select(column), domain_address=beside)
+    return source._replace(domain=listed, domain_address=beside)
 
 
 def read_url(url: str) -> tuple[SplitResult, dict[str, str]]:

@@ -29,6 +29,7 @@ from dpgap.desk import api, pages
 from dpgap.desk.auth import Auth
 from dpgap.desk.config import FileFaults, ListedData, StewardsFile
 from dpgap.desk.counts import TopicCounts
+from dpgap.desk.heads import Heads, PutBack, lost_ledger
 from dpgap.desk.middleware import (
     NOT_THERE,
     WORDS,
@@ -79,6 +80,19 @@ def missing_budgets(file: StewardsFile, ledger: Ledger, counts: TopicCounts) -> 
     if faults:
         raise FileFaults(file.path, faults)
     return missing
+
+
+def require_later_books(file: StewardsFile, heads: Heads) -> None:
+    """Refuse a ledger that lacks entries which the spool has seen; one that is not there, too."""
+    store = Store(file.ledger)
+    for budget in sorted({data.budget for data in file.datasets.values()}):
+        newest = heads.newest(budget)
+        if newest is None:
+            continue
+        if not store.is_there():
+            raise PutBack(lost_ledger(store.where, budget, newest))
+        with store.reading() as rows:
+            heads.require_later(rows, budget, newest)
 
 
 def open_budgets(file: StewardsFile, ledger: Ledger, missing: Missing) -> None:
@@ -165,8 +179,11 @@ def open_desk(file: StewardsFile) -> Desk:
     """
     ledger, counts = Ledger(file.ledger), TopicCounts(file)
     spool = Spool(Path(file.spool))
+    require_later_books(file, spool.heads)
     open_budgets(file, ledger, missing_budgets(file, ledger, counts))
-    return Desk(file, ledger, counts, Auth(file), spool)
+    desk = Desk(file, ledger, counts, Auth(file), spool)
+    desk.remember()
+    return desk
 
 
 def check_desk(file: StewardsFile) -> tuple[list[str], list[str]]:
@@ -175,6 +192,7 @@ def check_desk(file: StewardsFile) -> tuple[list[str], list[str]]:
     Return the budgets that a start would open, and notes about sums of text.
     """
     require_spool(Path(file.spool))
+    require_later_books(file, Heads(Path(file.spool)))
     counts = TopicCounts(file)
     notes = [
         f"datasets.{data.name} has no decimal, and topic {topic.name!r} adds up text: amounts such "

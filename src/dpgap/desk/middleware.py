@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dpgap.budget.account import BudgetExhausted, KeyUsed, QuotaExhausted, RefusedRequest
 from dpgap.budget.entries import LedgerError
 from dpgap.budget.store import BUSY_SECONDS
+from dpgap.desk.heads import PutBack
 from dpgap.printable import printable
 
 # --------------------------------------------------------------------------------------------------
@@ -45,6 +46,10 @@ NOT_THERE = 404, "There is nothing here under this name."
 
 _LEDGER = "The ledger cannot be reached or written just now: nothing is released."
 BUSY = f"The ledger was busy for {BUSY_SECONDS} seconds. Try again later: paid answers are kept."
+_PUT_BACK = (
+    "The ledger lacks charges that this desk has seen: an older copy is in its place. Nothing is "
+    "charged until your steward has looked."
+)
 _KEY_USED = "This request key was used for another question: send a new key. Nothing was charged."
 _OTHER_TABLE = (
     "The budget is for another table, unit or columns than the desk has counted: tell your "
@@ -77,6 +82,8 @@ def refusal_of(error: Exception) -> Refused | None:
         return Refused(429 if is_quota else 409, printable(str(error)))
     if isinstance(error, RefusedRequest):
         return Refused(409, _KEY_USED if isinstance(error, KeyUsed) else _OTHER_TABLE)
+    if isinstance(error, PutBack):
+        return Refused(503, _PUT_BACK)
     if isinstance(error, LedgerError):
         return Refused(503, BUSY if "is busy with" in str(error) else _LEDGER)
     if isinstance(error, ValueError | TypeError):

@@ -8,6 +8,8 @@ through these steps:
    reservation. So a file with such a name holds a complete answer.
 3. When the ledger has settled the answer, the file is removed.
 
+The spool also keeps the heads of the ledger (`dpgap.desk.heads`).
+
 So a desk that starts again knows what to do with a reservation that is not settled. If its file
 holds an answer, this answer is settled. Otherwise the reservation is written off. Its draw may have
 begun, and a second draw would be a second release: so nothing is ever drawn again.
@@ -46,8 +48,10 @@ from typing import Any, NoReturn
 from dpgap.budget.account import Amount, Request
 from dpgap.budget.entries import Entry, LedgerError, canonical, hash_of
 from dpgap.budget.ledger import LedgerAccount, LedgerReservation
+from dpgap.budget.store import Rows
 from dpgap.desk.counts import Slot
-from dpgap.desk.middleware import log
+from dpgap.desk.heads import Heads
+from dpgap.desk.middleware import Refused, log
 from dpgap.desk.questions import FilledForm, ask
 
 Answer = dict[str, str]
@@ -74,6 +78,7 @@ class Spool:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self.heads = Heads(root)
         try:
             require_spool(root)
             root.mkdir(mode=0o700, exist_ok=True)
@@ -263,15 +268,34 @@ class Reserving(LedgerAccount):
     slip: Callable[[LedgerAccount], Slip] = field(kw_only=True)
     """Makes the file for the answer, or raises an error that says why nothing is charged."""
     extra: Mapping[str, Any] = field(kw_only=True)
+    heads: Heads = field(kw_only=True)
+
+    def require_book(self, rows: Rows) -> None:
+        """Refuse a book that was put back, and a request whose charge was lost with it."""
+        self.heads.require_later(rows, self.dataset, self.heads.newest(self.dataset))
+        if self.key is not None and self.heads.is_lost(self.dataset, self.key):
+            raise Refused(
+                409,
+                "This question was charged, and its answer was lost with entries of the ledger. "
+                "Nothing was charged again: send a new key to ask once more.",
+            )
+
+    def free_answer(self, request: Request, fresh: bool) -> str | None:
+        """As for every account; the key is kept with the fields of the form."""
+        return LedgerAccount.free_answer(self, replace(request, extra=self.extra), fresh)
 
     def reserve_for(self, request: Request) -> NoReturn:
         """Raise an error in every case: `Reserved` if the budget covers the request."""
-        slip = self.slip(self)
+        slip, name = self.slip(self), self.dataset
         try:
             made = LedgerAccount.reserve_for(self, replace(request, extra=self.extra))
         except BaseException:
             slip.drop()
             raise
+        try:
+            self.heads.note(made.entry)
+        except LedgerError:
+            log.error("entry %d of %s: the spool cannot keep its head", made.entry.number, name)
         raise Reserved(made, slip)
 
 

@@ -12,21 +12,25 @@
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Self, Unpack, cast, overload
+from typing import Annotated, Any, Self, Unpack, cast, overload
 
 from dpgap._package import public
 from dpgap.budget.account import Account, Amount, InMemoryBudget, granted
 from dpgap.data.counts import Table, counts
 from dpgap.data.private_counts import errors_without_answers
-from dpgap.exact.parameters import Rational, readable_down, readable_up
-from dpgap.pipelines.tables import Answer, Counted, answer, refuse_counts_of_all
+from dpgap.exact.parameters import Rational, boolean, rational, readable_down, readable_up
+from dpgap.pipelines.choose import PublicFacts, choose
+from dpgap.pipelines.plan import Plan
+from dpgap.pipelines.tables import Answer, Answering, Counted, answer, refuse_counts_of_all
 from dpgap.question import (
     Above,
     Amounts,
     Bounds,
     Filtered,
+    Keyword,
     Neighbours,
     Paid,
+    Question,
     TopK,
     read_wanted,
     require_options,
@@ -45,6 +49,13 @@ class ItemTopK(Bounds, TopK, total=False):
 
 class ItemAbove(Bounds, Above, total=False):
     """Options of `Session.above`."""
+
+
+class ItemPlan(ItemTopK, total=False):
+    """Options of `Session.plan`."""
+
+    threshold: Annotated[Rational | None, Keyword(rational)]
+    adaptive: Annotated[bool, Keyword(boolean, True)]
 
 
 class UnitsAsked(Filtered, Paid, total=False):
@@ -193,8 +204,46 @@ class Session:
         """
         return cast(Total, self._ask("total", TotalAsked, asked, sum=sum, at_most=at_most))
 
+    @errors_without_answers
+    @takes(ItemPlan)
+    def plan(self, item: str, *, by: str | None = None, **asked: Unpack[ItemPlan]) -> Plan:
+        """The expected errors of `top_k` with these arguments; of `above`, with a `threshold`.
+
+        Nothing is spent. The table is counted, once for each item column, as for a question.
+
+        Parameters
+        ----------
+        item
+            The column whose values are counted.
+        by
+            The column of the groups.
+        {options}
+
+        >>> import pandas, dpgap
+        >>> sold = pandas.DataFrame({"who": range(9), "what": ["fig"] * 6 + ["pea"] * 3})
+        >>> session = dpgap.Session(sold, unit="row", epsilon=1)
+        >>> plan = session.plan("what", domain=["fig", "pea", "oat"], k=1, epsilon=0.5)
+        >>> plan.rows[0].route, round(plan.error, 1), session.spent
+        ('histogram', 2.8, Fraction(0, 1))
+        """
+        kind, options = ("above", ItemAbove) if "threshold" in asked else ("top-k", ItemTopK)
+        question, table, _ = self._read(kind, options, asked, item=item, by=by)
+        wanted = question.about(table.origin)
+        Answering.of(wanted, table)  # refuses what an answer refuses
+        facts = PublicFacts.of(table)
+        return Plan.of(wanted, facts, [choose(wanted, facts).expected])
+
     def _ask(self, kind: str, options: Any, asked: Mapping[str, Any], **named: Any) -> Answered:
-        """Ask about the table, or about the counts of an item column; these are made once.
+        """Ask about the table, or about the counts of an item column."""
+        wanted, table, counting = self._read(kind, options, asked, **named)
+        release = answer(wanted, table, self._account, asked.get("fresh", False), counting)
+        self.releases += (release,)
+        return release
+
+    def _read(
+        self, kind: str, options: Any, asked: Mapping[str, Any], **named: Any
+    ) -> tuple[Question, Any, dict[str, Any]]:
+        """The question; the table, or its counts, which are made once; and how it is counted.
 
         A forked child is refused before it counts, unless an account pays.
         """
@@ -209,9 +258,7 @@ class Session:
         refuse_counts_of_all(wanted, table)
         if not wanted.is_of_all:
             table = self._count(stated_counting({"max_items": self._max_items, **stated}))
-        release = answer(wanted, table, self._account, stated.get("fresh", False), counting)
-        self.releases += (release,)
-        return release
+        return wanted, table, counting
 
     def _count(self, counting: dict[str, Any]) -> Counted:
         key = frozenset((name, _key(value)) for name, value in counting.items())

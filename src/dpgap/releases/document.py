@@ -192,7 +192,7 @@ def _moment(text: str) -> np.datetime64:
     """Read a time that NumPy wrote. NumPy alone would also read "now", and times of a zone."""
     if not _MOMENT.fullmatch(text):
         raise ValueError
-    return np.datetime64(text)
+    return np.datetime64(text, "s") if text == "NaT" else np.datetime64(text)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -474,9 +474,10 @@ MEASUREMENT_ERROR = record(MeasurementError, **_MEASUREMENT)
 ERROR = Form(
     _ERROR.write, lambda found, where: _ERROR.read(_without_float_coin(found, where), where)
 )
+_THRESHOLD = exact(lambda value: abs(value) < 1 << 200, "a number below 2^200")
 _GAP_ERRORS = record(
     GapErrors,
-    threshold=exact(lambda value: abs(value) < 1 << 200, "a number below 2^200"),
+    threshold=_THRESHOLD,
     threshold_law=_LAW,
     branch_laws=each(_LAW),
     grid=maybe(exact(_is_power, "a power of two from 2^-100 to 2^100")),
@@ -547,6 +548,8 @@ def require_agreement(release: Any) -> None:
         _require(count == 1, "one winner and the indices")
     if isinstance(release, AboveRelease):
         _require(release.gaps.size == release.branch_of.size == count, "indices and gaps")
+        thresholds = release.thresholds
+        _require(thresholds is None or len(thresholds) == count, "indices and thresholds")
         branches = len(release.errors.branch_laws)
         _require(1 <= branches <= _MOST_ERRORS, "branches and their laws")
         _require(not count or release.branch_of.max() <= branches, "branches and their laws")
@@ -565,6 +568,8 @@ def require_agreement(release: Any) -> None:
 def _require_measured(release: Measured, count: int) -> None:
     for column in (release.measurements, release.estimates, release.variances):
         _require(column.size == count, "indices and numbers")
+    is_possible = release.processed is None or release.processed >= count
+    _require(is_possible, "indices and how many were processed")
     lengths = (1, count) if count else (0,)
     _require(len(release.errors) in lengths, "numbers and their errors")
     _require(len(set(release.errors)) <= _MOST_ERRORS, "numbers and their errors")
@@ -681,8 +686,14 @@ _MEASURED = {
     "lead": maybe(real(least=0)),
     "parts": maybe(each(pairs(word("look", "select", "measure"), POSITIVE)), ()),
     "measured_by": maybe(MEASUREMENT_ERROR),
+    "processed": maybe(whole(0)),
 }
-_ABOVE = {"branch_of": array(whole(1), np.int64), "processed": whole(0), "errors": GAP_ERRORS}
+_ABOVE = {
+    "branch_of": array(whole(1), np.int64),
+    "processed": whole(0),
+    "errors": GAP_ERRORS,
+    "thresholds": maybe(each(_THRESHOLD)),
+}
 _VALUES = {"values": FLOATS, "error": MEASUREMENT_ERROR, "rounding": real(least=0)}
 
 _ASKED = {"question": _question()}

@@ -266,9 +266,9 @@ class Table(ABC):
         return self._showing.findings(self)
 
     def cells(self) -> dict[str, list[str]]:
-        """The rows as text, column by column; columns without any number are left out."""
-        columns = self.columns()
-        numbers = [columns[name] for name in columns if name not in (*NAMES, "p")]
+        """The rows as text, column by column; without p, and columns without any number."""
+        columns = {name: cells for name, cells in self.columns().items() if name != "p"}
+        numbers = [columns[name] for name in columns if name not in NAMES]
         floats = [cell for column in numbers for cell in column if isinstance(cell, float)]
         digits, shown = int(not all(map(float.is_integer, floats))), {}
         for name, cells in columns.items():
@@ -314,8 +314,6 @@ def _shown(cell: Any, name: str, digits: int) -> str:
         return printable(str(plain(cell)))
     if cell is None:
         return ""
-    if name == "p":
-        return p_text(cell)
     form = f",.{digits}f"
     if abs(cell) >= 1e15:  # six digits of it
         form, digits = ".6g", 5 - math.floor(math.log10(abs(cell)))
@@ -561,6 +559,8 @@ class AboveRelease(Selected):
 
     `gaps[i]` is how far `indices[i]` is above the threshold; `branch_of[i]` is the branch that it
     passed. `processed` counts the answers that were compared.
+
+    The answers of a run are archived as such a release: `indices` are places among its questions.
     """
 
     _title: ClassVar[str] = "Answers above a threshold"
@@ -569,17 +569,30 @@ class AboveRelease(Selected):
     spent: Fraction = field()
     processed: int
     errors: GapErrors
+    thresholds: tuple[Fraction, ...] | None = field(default=None, kw_only=True)
+    """The threshold of each answer above, if questions of a run had thresholds of their own."""
 
     @without_float_errors
     def lower_bounds(self, level: float = 0.95) -> Floats:
         """Each true answer is at least this, with confidence `level` before looking."""
-        rows = zip(self.gaps.tolist(), self.branch_of.tolist(), strict=True)
         level = confidence_level(level)
-        return np.array([self.errors.lower_bound(gap, branch, level) for gap, branch in rows])
+        lines = self.thresholds or [self.errors.threshold] * self.gaps.size
+        rows = zip(lines, self.gaps.tolist(), self.branch_of.tolist(), strict=True)
+        bounds = [
+            replace(self.errors, threshold=line).lower_bound(gap, branch, level)
+            for line, gap, branch in rows
+        ]
+        return np.array(bounds)
 
     def columns(self) -> dict[str, Sequence[Any]]:
-        gaps, branches = self.gaps.tolist(), self.branch_of.tolist()
-        return {**IndexRelease.columns(self), "gap": gaps, "branch": branches}
+        columns = {
+            **IndexRelease.columns(self),
+            "gap": self.gaps.tolist(),
+            "branch": self.branch_of.tolist(),
+        }
+        if self.thresholds is not None:
+            columns["threshold"] = [float(line) for line in self.thresholds]
+        return columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -642,6 +655,8 @@ class Measured(Selected):
     """The part of ε that each step of a top k took: to look, to select, to measure."""
     measured_by: MeasurementError | None = field(default=None, kw_only=True)
     """The error of the measurements, if `errors` are those of the estimates."""
+    processed: int | None = field(default=None, kw_only=True)
+    """How many answers a Sparse Vector compared; None if the release does not say it."""
 
     @property
     def remark(self) -> str:

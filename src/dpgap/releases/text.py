@@ -29,7 +29,6 @@ from dpgap.releases.release import (
     NAMES,
     Release,
     ReleasesByGroup,
-    TableRelease,
     question_of,
     title_of,
 )
@@ -159,13 +158,10 @@ def _print_sentences(sentences: Iterable[str], console: Console) -> None:
 def _print_answer(release: Release, findings: Sequence[str], console: Console) -> None:
     """Print the findings, then the table.
 
-    Names are wrapped; numbers of a release that is mostly noise are dim. Only a release of an
-    array, which has fewer columns, shows p-values.
+    Names are wrapped; numbers of a release that is mostly noise are dim.
     """
     _print_sentences(findings, console)
     cells: dict[str, list[str]] = attempted("rows", {}, release.cells)
-    if isinstance(release, TableRelease):
-        cells.pop("p", None)
     is_noise, columns = is_mostly_noise(release), {}
     for name, texts in cells.items():
         style = "dim" if is_noise else "bold" if name in NAMES else ""

@@ -2,8 +2,8 @@
 
 A local checkpoint cuts the lineage: if an executor is lost, the release fails instead of mixing
 two states of the data. Each frozen row has the number of its partition and its index there. To find
-the j-th item with some count, Spark first counts in partitions, and then reads only the partition
-that has the item.
+the j-th item with some count, Spark first counts in partitions, and then numbers only the rows of
+the partition that has the item.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,12 +17,19 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as f
 from pyspark.sql.window import Window
 
-from dpgap.data.engines.base import Batch, Engine, Member, Row, lazy
+from dpgap.data.engines.base import Batch, Engine, Row, lazy
+from dpgap.data.private_counts import with_masked_errors
 from dpgap.data.sources import Lazy
 
 _BY_BYTES = "UTF8_BINARY"
 _PLACE_BITS = 33
 """How many bits `monotonically_increasing_id` has for the index in a partition."""
+_UUID = "reflect('java.util.UUID', 'randomUUID')"
+"""A secure random text. The seeds of Spark's own random numbers stand in its plans."""
+_NO_PADS = (
+    "table must be in a Spark that allows the function reflect: private counts are kept out of its "
+    "logs by secure random numbers, which Spark has only in Java"
+)
 
 
 class Spark(Engine):
@@ -71,31 +78,44 @@ class Spark(Engine):
         while batch := list(islice(rows, size)):
             yield dict(zip(names, map(_array, zip(*batch, strict=True)), strict=True))
 
-    def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
-        """Rows of item, count and index; the rows of each partition are numbered only once."""
-        parted = native.withColumn("part", f.shiftright("row", _PLACE_BITS))
-        columns = "units bigint, part bigint, nth bigint, place bigint"
-        places = self._session.createDataFrame(self._locate(parted, wanted), columns)
-        nth = f.row_number().over(Window.partitionBy("units", "part").orderBy("row"))
-        known = f.broadcast(places.select("units", "part").distinct())
-        rows = parted.join(known, ["units", "part"], "leftsemi")
-        numbered = rows.withColumn("nth", (nth - 1).cast("bigint"))
-        found = numbered.join(f.broadcast(places), ["units", "part", "nth"])
-        return self._collect(found.select("item", "units", "place"))
+    def require_faithful(self) -> None:
+        with_masked_errors(lambda: self._session.sql(f"SELECT {_UUID}").schema, _NO_PADS)
 
-    def _locate(self, parted: Any, wanted: Sequence[Member]) -> list[list[int]]:
-        """For each member: its count, its partition, its index there, and its index in all."""
-        counts, places = np.array(wanted).T
-        of_counts = parted.filter(f.col("units").isin([units for units, _ in wanted]))
-        sizes = self._collect(of_counts.groupBy("units", "part").count())
-        each, part, size = np.array(sorted(sizes)).T
-        ends = np.cumsum(size)
-        starts = ends - size
-        in_all = starts[np.searchsorted(each, counts)] + places
-        found = np.searchsorted(ends, in_all, side="right")
-        rows = np.array([counts, part[found], in_all - starts[found], places]).T
-        located: list[list[int]] = rows.tolist()
-        return located
+    def _pads(self, columns: Sequence[str], size: int) -> Lazy:
+        digits = f.substring(f.sha2(f.expr(_UUID), 256), 1, 16)
+        pads = [f.conv(digits, 16, -10).cast("bigint").alias(name) for name in columns]
+        numbers = self._session.range(0, size, 1, 1)
+        drawn = numbers.select(f.col("id").alias("position"), *pads)
+        return lazy(drawn.localCheckpoint(eager=True))
+
+    def _unmask(self, pads: Lazy, columns: Sequence[str], masked: Sequence[Row]) -> Lazy:
+        names = [f"masked_{name}" for name in columns]
+        schema = ", ".join(f"{name} bigint" for name in ("position", *names))
+        both = pads.to_native().join(self._session.createDataFrame(masked, schema), "position")
+        unmasked = [
+            f.col(name).bitwiseXOR(f.col(mask)).alias(name)
+            for name, mask in zip(columns, names, strict=True)
+        ]
+        return lazy(f.broadcast(both.select("position", *unmasked)))
+
+    def _members(self, native: Any, hidden: Any) -> list[Row]:
+        """Rows of item and position; the rows of each partition are numbered only once."""
+        units = hidden.select("units").distinct()
+        parted = native.withColumn("part", f.shiftright("row", _PLACE_BITS))
+        rows = parted.join(f.broadcast(units), "units", "leftsemi")
+        sizes = rows.groupBy("units", "part").agg(f.count("*").alias("size"))
+        end = f.sum("size").over(Window.partitionBy("units").orderBy("part"))
+        ends = sizes.withColumn("start", end - f.col("size"))
+        located = hidden.join(ends, "units").withColumn("nth", f.col("place") - f.col("start"))
+        located = located.filter("nth >= 0 and nth < size").select(
+            "units", "part", "nth", "position"
+        )
+        known = f.broadcast(located.select("units", "part").distinct())
+        index = f.row_number().over(Window.partitionBy("units", "part").orderBy("row")) - 1
+        numbered = rows.join(known, ["units", "part"], "leftsemi")
+        numbered = numbered.withColumn("nth", index.cast("bigint"))
+        found = numbered.join(f.broadcast(located), ["units", "part", "nth"])
+        return self._collect(found.select("item", "position"))
 
     @contextmanager
     def quiet(self) -> Iterator[None]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dpgap
-from dpgap.pipelines.look_first import Forecast
+from dpgap.pipelines.look_first import ExpectedPrecision
 
 RANKS = np.arange(1, 1_001)
 CURVES = {
@@ -22,7 +22,7 @@ def test_forecasts_are_near_what_happens_if_the_look_is_right(name: str, k: int)
     ranks = tuple(sorted({1, k // 4 or 1, k // 2, k, 2 * k, 5 * k, 25 * k if k < 40 else 1_000}))
     looks = counts[np.array(ranks) - 1][None].astype(np.float64)
     shares = np.array([0.02, 0.1, 0.25])
-    as_set, ranked = Forecast(k, counts.size, ranks).precisions(looks, shares, 0.35 / k)
+    as_set, ranked = ExpectedPrecision(k, counts.size, ranks).precisions(looks, shares, 0.35 / k)
     mechanisms = [dpgap.JointTopK(k, str(share), monotonic=True) for share in shares]
     one_shot = dpgap.NoisyTopK(k, "0.35", monotonic=True, noise="exponential")
     for mechanism, said in zip([*mechanisms, one_shot], [*as_set[:, 0], ranked[0]], strict=True):
@@ -38,7 +38,7 @@ def test_forecasts_are_near_what_happens_if_the_look_is_right(name: str, k: int)
 def test_forecasts_are_shares_however_many_answers_there_are(k: int, n: int) -> None:
     ranks = tuple(sorted({1, k, min(5 * k, n)}))
     looks = np.array([np.linspace(9e5, 10, len(ranks)), np.zeros(len(ranks))])
-    as_set, ranked = Forecast(k, n, ranks).precisions(looks, np.array([0.01, 1.0]), 0.3)
+    as_set, ranked = ExpectedPrecision(k, n, ranks).precisions(looks, np.array([0.01, 1.0]), 0.3)
     for shares in (as_set, ranked):
         assert np.isfinite(shares).all()
         assert (shares >= 0).all()
@@ -47,14 +47,16 @@ def test_forecasts_are_shares_however_many_answers_there_are(k: int, n: int) -> 
 
 def test_a_far_tail_at_zero_hardly_matters_and_one_that_stays_up_does() -> None:
     looks = np.array([[5_000.0, 5_000.0, 100.0, 1.0], [5_000.0, 5_000.0, 4_700.0, 4_700.0]])
-    as_set, ranked = Forecast(10, 10**9, (1, 10, 50, 250)).precisions(looks, np.array([0.1]), 0.1)
+    as_set, ranked = ExpectedPrecision(10, 10**9, (1, 10, 50, 250)).precisions(
+        looks, np.array([0.1]), 0.1
+    )
     assert as_set[0, 0] > 0.9
     assert as_set[0, 1] < 0.01
     assert ranked[1] > 0.9
 
 
 def test_the_curve_goes_through_the_looks_and_on_as_before() -> None:
-    forecast = Forecast(10, 1_000, (10, 100))
+    forecast = ExpectedPrecision(10, 1_000, (10, 100))
     looks = np.array([[1_023.0, 31.0]])
     found = forecast.counts_at(looks, (1, 10, 100, 1_000))[0]
     assert found == pytest.approx([1_023, 1_023, 31, 0], abs=1e-6)
@@ -66,7 +68,7 @@ def test_the_curve_goes_through_the_looks_and_on_as_before() -> None:
 def test_sets_are_forecast_alike_in_long_floats_and_in_logarithms(k: int, n: int) -> None:
     """A class weighs its size times a factor for its first rank and one for its lowest."""
     rng, rates = np.random.default_rng(k), np.array([0.01, 0.2, 0.5])
-    forecast = Forecast(k, n, (1,))
+    forecast = ExpectedPrecision(k, n, (1,))
     cells, classes = forecast._cells, forecast._log_sizes.astype(np.longdouble)
     counts = np.exp(rng.uniform(0, 8, (300, 1))) * np.sort(rng.random((300, forecast._counts.size)))
     counts, lead = counts[:, ::-1], np.exp(rng.uniform(0, 9, 300))
