@@ -683,9 +683,9 @@ class Answered(TypedDict, total=False):
     delta
         Without a `domain`: the chance that an item of only one unit is shown, such as 1e-6.
     method
-        "best", the default: the route with the least expected error; "paper": as in the paper;
-        "histogram": all items measured at once, for `max_items` only; for a top k also "joint": as
-        a set, and "ranked": ranked, with gaps.
+        "best", the default: it chooses the route; "paper": as in the paper; "histogram": all items
+        measured at once, for `max_items` only; for a top k also "joint": as a set, and "ranked":
+        ranked, with gaps.
     split
         The share of ε for selecting. Without it the method chooses.
     """

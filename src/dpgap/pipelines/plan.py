@@ -143,7 +143,7 @@ _IN_BOTH_CASES = "if winners are clear, and in a close race"
 @public
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan(Table):
-    """One row for each method, the best first; `to_frame()` returns a data frame.
+    """One row for each method, the default first; `to_frame()` returns a data frame.
 
     Parameters
     ----------
