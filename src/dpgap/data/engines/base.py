@@ -81,8 +81,8 @@ class Engine(ProcessBound, ABC):
         """The item of the frozen counts with each count and index; None if the index is −1."""
         if not counts:
             return []
-        with self.hidden({"units": counts, "place": indices}) as hidden:
-            rows = self.ask(self._members, frozen.to_native(), hidden.to_native())
+        wanted = {"units": counts, "place": indices}
+        rows = self.ask(self._members, frozen.to_native(), wanted)
         items = {position: item for item, position in rows}
         if any(index >= 0 and at not in items for at, index in enumerate(indices)):
             raise EngineError(_STOPPED)
@@ -174,8 +174,8 @@ class Engine(ProcessBound, ABC):
     def _batches(self, frame: Lazy, size: int) -> Iterator[Batch]: ...
 
     @abstractmethod
-    def _members(self, native: Any, hidden: Any) -> list[Row]:
-        """Rows of item and position; `hidden` has `units`, `place` and `position`."""
+    def _members(self, native: Any, wanted: Numbers) -> list[Row]:
+        """Rows of item and position in `wanted`, of the `place`-th items with so many `units`."""
 
     @abstractmethod
     def _pads(self, columns: Sequence[str], size: int) -> Lazy:

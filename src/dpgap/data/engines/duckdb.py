@@ -98,14 +98,15 @@ class DuckDB(Engine):
         _run(self._relation, unmask(pads.to_native().alias, columns, masked))
         return pads
 
-    def _members(self, native: Any, hidden: Any) -> list[Row]:
-        wanted = fresh_name()
+    def _members(self, native: Any, wanted: Numbers) -> list[Row]:
+        view = fresh_name()
         query = f"""
             SELECT item, position
             FROM (SELECT item, units, row_number() OVER (PARTITION BY units) - 1 AS place
-                FROM ({native.sql_query()}) WHERE units IN (SELECT units FROM {wanted}))
-            JOIN {wanted} USING (units, place)"""
-        return self._collect(_run(hidden, query, wanted))
+                FROM ({native.sql_query()}) WHERE units IN (SELECT units FROM {view}))
+            JOIN {view} USING (units, place)"""
+        with self.hidden(wanted) as hidden:
+            return self._collect(_run(hidden.to_native(), query, view))
 
 
 def _run(relation: Any, query: str, view: str = "dpgap_unused", dpgap_hidden: object = None) -> Any:

@@ -199,8 +199,10 @@ class Ibis(Engine):
         self._database.raw_sql(unmask(name, columns, masked)).close()
         return pads
 
-    def _members(self, native: Any, hidden: Any) -> list[Row]:
+    def _members(self, native: Any, wanted: Numbers) -> list[Row]:
         place = ibis.row_number().over(group_by="units").cast("int64")
-        members = native.semi_join(hidden, "units").mutate(place=place)
-        found = members.inner_join(hidden, ["units", "place"])
-        return self._collect(found.select("item", "position"))
+        with self.hidden(wanted) as frame:
+            hidden = frame.to_native()
+            members = native.semi_join(hidden, "units").mutate(place=place)
+            found = members.inner_join(hidden, ["units", "place"])
+            return self._collect(found.select("item", "position"))

@@ -2,8 +2,8 @@
 
 A local checkpoint cuts the lineage: if an executor is lost, the release fails instead of mixing
 two states of the data. Each frozen row has the number of its partition and its index there. To find
-the j-th item with some count, Spark first counts in partitions, and then numbers only the rows of
-the partition that has the item.
+the j-th item with some count, Spark first counts in partitions, and then reads only the partition
+that has the item.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as f
 from pyspark.sql.window import Window
 
-from dpgap.data.engines.base import Batch, Engine, Row, lazy
+from dpgap.data.engines.base import Batch, Engine, Numbers, Row, lazy
 from dpgap.data.private_counts import with_masked_errors
 from dpgap.data.sources import Lazy
 
@@ -86,36 +86,46 @@ class Spark(Engine):
         pads = [f.conv(digits, 16, -10).cast("bigint").alias(name) for name in columns]
         numbers = self._session.range(0, size, 1, 1)
         drawn = numbers.select(f.col("id").alias("position"), *pads)
-        return lazy(drawn.localCheckpoint(eager=True))
+        return lazy(drawn.localCheckpoint(eager=False))  # they are drawn when they are fetched
 
     def _unmask(self, pads: Lazy, columns: Sequence[str], masked: Sequence[Row]) -> Lazy:
-        names = [f"masked_{name}" for name in columns]
-        schema = ", ".join(f"{name} bigint" for name in ("position", *names))
-        both = pads.to_native().join(self._session.createDataFrame(masked, schema), "position")
-        unmasked = [
-            f.col(name).bitwiseXOR(f.col(mask)).alias(name)
-            for name, mask in zip(columns, names, strict=True)
-        ]
+        masks = ", ".join(f"masked_{name}" for name in columns)
+        rows = ", ".join(map(str, masked))
+        query = f"SELECT * FROM VALUES {rows} AS masked(position, {masks})"
+        both = pads.to_native().join(self._session.sql(query), "position")
+        unmasked = [f.col(name).bitwiseXOR(f.col(f"masked_{name}")).alias(name) for name in columns]
         return lazy(f.broadcast(both.select("position", *unmasked)))
 
-    def _members(self, native: Any, hidden: Any) -> list[Row]:
-        """Rows of item and position; the rows of each partition are numbered only once."""
-        units = hidden.select("units").distinct()
+    def _members(self, native: Any, wanted: Numbers) -> list[Row]:
         parted = native.withColumn("part", f.shiftright("row", _PLACE_BITS))
-        rows = parted.join(f.broadcast(units), "units", "leftsemi")
-        sizes = rows.groupBy("units", "part").agg(f.count("*").alias("size"))
-        end = f.sum("size").over(Window.partitionBy("units").orderBy("part"))
-        ends = sizes.withColumn("start", end - f.col("size"))
-        located = hidden.join(ends, "units").withColumn("nth", f.col("place") - f.col("start"))
-        located = located.filter("nth >= 0 and nth < size").select(
-            "units", "part", "nth", "position"
-        )
-        known = f.broadcast(located.select("units", "part").distinct())
-        index = f.row_number().over(Window.partitionBy("units", "part").orderBy("row")) - 1
-        numbered = rows.join(known, ["units", "part"], "leftsemi")
-        numbered = numbered.withColumn("nth", index.cast("bigint"))
-        found = numbered.join(f.broadcast(located), ["units", "part", "nth"])
-        return self._collect(found.select("item", "position"))
+        with self.hidden(self._locate(parted, wanted)) as hidden:
+            located = hidden.to_native()
+            known = located.select("units", "part")
+            rows = parted.join(known, ["units", "part"], "leftsemi")
+            nth = f.row_number().over(Window.partitionBy("units", "part").orderBy("row"))
+            numbered = rows.withColumn("nth", nth.cast("bigint"))
+            found = numbered.join(located, ["units", "part", "nth"])
+            return self._collect(found.select("item", "position"))
+
+    def _locate(self, parted: Any, wanted: Numbers) -> dict[str, list[int]]:
+        """For each member: its count, its partition, and its number there, from 1."""
+        counts, places = np.array([wanted["units"], wanted["place"]])
+        with self.hidden({"units": wanted["units"]}) as hidden:
+            rows = parted.join(hidden.to_native().select("units"), "units", "leftsemi")
+            sizes = self._collect(rows.groupBy("units", "part").count())
+        is_member = places >= 0
+        part_of = np.full(counts.size, -1)
+        number = np.zeros(counts.size, dtype=np.int64)
+        if is_member.any():
+            each, part, size = np.array(sorted(sizes)).T
+            ends = np.cumsum(size)
+            starts = ends - size
+            in_all = starts[np.searchsorted(each, counts[is_member])] + places[is_member]
+            at = np.searchsorted(ends, in_all, side="right")
+            part_of[is_member] = part[at]
+            number[is_member] = in_all - starts[at] + 1
+        located = {"units": counts, "part": part_of, "nth": number}
+        return {name: column.tolist() for name, column in located.items()}
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
