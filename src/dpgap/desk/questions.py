@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
 from dpgap.budget.account import NOTHING, Account, Amount
 from dpgap.data.private_counts import PrivateCounts, errors_without_answers
-from dpgap.exact.parameters import approximately, rational, without_power
+from dpgap.exact.parameters import approximately, rational, readable, without_power
 from dpgap.pipelines.arrays import MeasuredTopK
 from dpgap.pipelines.choose import Choice, PublicFacts, choose
 from dpgap.pipelines.plan import expected_for_sizes
@@ -210,12 +210,16 @@ def _expected(question: Question, facts: PublicFacts) -> ExpectedErrors:
 
 
 def _words(choice: Choice, stated: str) -> list[str]:
-    """Sentences: the lead that gives a certificate, and the precision with the stated sizes."""
-    k, items = choice.question.k, choice.facts.items
-    if not isinstance(choice.pipeline, MeasuredTopK) or k == items:
-        return []  # nobody loses, or leads are over noisy counts that are released anyway
-    noise = _expected(choice.question, choice.facts).selection_noise
-    lead = about(float(f"{noise * math.log(1 / _LEVEL):.2g}"))
+    """Sentences: the threshold of unknown items, or which lead gives a certificate.
+
+    With stated sizes also the precision.
+    """
+    expected = _expected(choice.question, choice.facts)
+    if expected.threshold is not None:
+        return [f"Items are shown if their noisy value reaches {readable(expected.threshold)}."]
+    if not isinstance(choice.pipeline, MeasuredTopK) or choice.question.k == choice.facts.items:
+        return []  # no lead gives a certificate, or nobody loses
+    lead = about(float(f"{expected.selection_noise * math.log(1 / _LEVEL):.2g}"))
     certified = f"Winners that lead the best loser by about {lead} or more get a certificate"
     sentences = [f"{certified} (p ≤ {_LEVEL})."]
     if stated:

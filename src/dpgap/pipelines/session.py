@@ -20,7 +20,7 @@ from dpgap.data.counts import Table, counts
 from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.parameters import Rational, boolean, rational, readable_down, readable_up
 from dpgap.pipelines.choose import PublicFacts, choose
-from dpgap.pipelines.plan import Plan
+from dpgap.pipelines.plan import Plan, plan_of
 from dpgap.pipelines.tables import Answer, Answering, Counted, answer, refuse_counts_of_all
 from dpgap.question import (
     Above,
@@ -231,7 +231,7 @@ class Session:
         wanted = question.about(table.origin)
         Answering.of(wanted, table)  # refuses what an answer refuses
         facts = PublicFacts.of(table)
-        return Plan.of(wanted, facts, [choose(wanted, facts).expected])
+        return plan_of(wanted, facts, [choose(wanted, facts).expected])
 
     def _ask(self, kind: str, options: Any, asked: Mapping[str, Any], **named: Any) -> Answered:
         """Ask about the table, or about the counts of an item column."""
