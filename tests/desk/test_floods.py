@@ -30,10 +30,13 @@ def test_a_moving_slider_works_nothing_out_twice_and_reads_no_archive(
     desk: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned: list[Any] = []
-    plan = questions.plan
-    monkeypatch.setattr(
-        questions, "plan", lambda **how: planned.append(how["epsilon"]) or plan(**how)
-    )
+    choose = questions.choose
+
+    def counted(question: Any, facts: Any) -> Any:
+        planned.append(question.epsilon)
+        return choose(question, facts)
+
+    monkeypatch.setattr(questions, "choose", counted)
     with desk.browser("ann") as ann:
         whole = ann.get("/data/sales", params={**SLIDER, "part": ""}).text
         assert len(planned) == len(set(planned)) == 5

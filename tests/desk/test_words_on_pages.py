@@ -134,7 +134,7 @@ def test_a_question_that_waited_too_long_for_its_turn_is_not_charged(
     assert (answer.status_code, desk.desk.ledger.entries("sales")[-1].reserved) == (503, 0)
 
 
-def test_a_forecast_speaks_of_losers_only_if_there_are_some(desk: Running) -> None:
+def test_expected_precision_speaks_of_losers_only_if_there_are_some(desk: Running) -> None:
     some, every = _pages(desk, "ann", "/data/sales?k=6", "/data/sales?k=7")
     assert "Winners that lead the best loser by about" in some
     assert "loser" not in every

@@ -223,6 +223,15 @@ def test_a_planned_threshold_is_that_of_the_release() -> None:
     assert made.columns()["threshold"] == [str(made.rows[0].threshold)] * 2
 
 
+def test_the_desk_says_the_threshold_of_unknown_items() -> None:
+    counts = _counts("many unknown items each")
+    stated = _stated("many unknown items each", "top-k", 3, "0.4", is_best=True)
+    form = FilledForm.read({"topic": "items", **{name: str(stated[name]) for name in stated}})
+    words = offers(form, counts, Amount(Fraction(1), Fraction(1, 2)), Fraction(0)).words
+    threshold = _choice(counts, "top-k", stated).expected.threshold
+    assert words == (f"Items are shown if their noisy value reaches {threshold}.",)
+
+
 def test_an_error_is_planned_for_unknown_items_too() -> None:
     for max_items in (1, 8, 60):
         made = plan(k=3, error=5, delta=DELTA, max_items=max_items, method="best")

@@ -22,13 +22,13 @@ from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
 from dpgap.budget.account import NOTHING, Account, Amount
 from dpgap.data.private_counts import PrivateCounts, errors_without_answers
-from dpgap.exact.parameters import approximately, rational, with_point, without_power
-from dpgap.pipelines.arrays import MeasuredTopK
-from dpgap.pipelines.choose import Choice, PublicFacts, choose
+from dpgap.exact.parameters import approximately, rational, readable, with_point, without_power
+from dpgap.pipelines.choose import PublicFacts, choose
 from dpgap.pipelines.plan import expected_for_sizes
 from dpgap.pipelines.routes import ExpectedErrors
 from dpgap.pipelines.tables import answer
 from dpgap.question import (
+    HISTOGRAM,
     KINDS,
     Question,
     one_of,
@@ -215,7 +215,7 @@ def offers(form: FilledForm, facts: PrivateCounts, left: Amount, least: Fraction
                 is_asked=share == 1,
             )
         )
-    words = _words(choose(question, public), form.said["sizes"])
+    words = _words(question, public, form.said["sizes"])
     return Offers(tuple(rows), (*weak_promises(question.epsilon, question.delta), *words))
 
 
@@ -224,19 +224,23 @@ def _expected(question: Question, facts: PublicFacts) -> ExpectedErrors:
     return choose(question, facts).expected
 
 
-def _words(choice: Choice, stated: str) -> list[str]:
-    """Sentences: the lead that gives a certificate, and the precision with the stated sizes."""
-    k, items = choice.question.k, choice.facts.items
-    if not isinstance(choice.pipeline, MeasuredTopK) or k == items:
-        return []  # nobody loses, or leads are over noisy counts that are released anyway
-    noise = _expected(choice.question, choice.facts).selection_noise
-    lead = about(float(f"{noise * math.log(1 / _LEVEL):.2g}"))
+def _words(question: Question, facts: PublicFacts, stated: str) -> list[str]:
+    """Sentences: the threshold of unknown items, or which lead gives a certificate.
+
+    With stated sizes also the precision.
+    """
+    expected = _expected(question, facts)
+    if expected.threshold is not None:
+        return [f"Items are shown if their noisy value reaches {readable(expected.threshold)}."]
+    if question.kind != "top-k" or expected.route == HISTOGRAM or question.k == facts.items:
+        return []  # no lead gives a certificate, or nobody loses
+    lead = about(float(f"{expected.selection_noise * math.log(1 / _LEVEL):.2g}"))
     certified = f"Winners that lead the best loser by about {lead} or more get a certificate"
     sentences = [f"{certified} (p ≤ {_LEVEL})."]
     if stated:
         pairs = (each.split(":") for each in stated.split(","))
         sizes = {int(rank): float(size) for rank, size in pairs}
-        right = expected_for_sizes(choice, sizes).precision
+        right = expected_for_sizes(choose(question, facts), sizes).precision
         if right is not None:
             sentences.append(f"With such counts {100 * right:.1f} % of the winners would be right.")
     return sentences

@@ -169,19 +169,6 @@ class Plan(Table):
     max_items: int | None = None
     delta: Fraction = Fraction(0)
 
-    @classmethod
-    def of(cls, question: Question, facts: PublicFacts, rows: Iterable[ExpectedErrors]) -> "Plan":
-        """The plan for a question about answers with these facts."""
-        return cls(
-            rows=tuple(rows),
-            k=question.k or 0,
-            split=question.split,
-            monotonic=facts.monotonic,
-            select=question.kind,
-            max_items=facts.reach,
-            delta=question.delta,
-        )
-
     def __getitem__(self, method: str) -> ExpectedErrors:
         """The row of a method."""
         return {row.method: row for row in self.rows}[method]
@@ -243,6 +230,19 @@ class Plan(Table):
         if any(shares):
             shown["right"] = [None if it is None else f"{100 * it:.1f} %" for it in shares]
         return shown
+
+
+def plan_of(question: Question, facts: PublicFacts, rows: Iterable[ExpectedErrors]) -> Plan:
+    """The plan for a question about answers with these facts."""
+    return Plan(
+        rows=tuple(rows),
+        k=question.k or 0,
+        split=question.split,
+        monotonic=facts.monotonic,
+        select=question.kind,
+        max_items=facts.reach,
+        delta=question.delta,
+    )
 
 
 @public
@@ -360,7 +360,7 @@ def plan(
             else _least(partial(expected, name), positive_rational("error", error))
         )
         rows.append(expected(name, amount))
-    return Plan.of(question, facts, rows)
+    return plan_of(question, facts, rows)
 
 
 def _number_of_items(items: int | None) -> int | None:

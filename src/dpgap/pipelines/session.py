@@ -21,7 +21,7 @@ from dpgap.data.counts import Table, counts, units_of
 from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.parameters import Rational, boolean, rational, readable_down, readable_up
 from dpgap.pipelines.choose import PublicFacts, choose
-from dpgap.pipelines.plan import Plan
+from dpgap.pipelines.plan import Plan, plan_of
 from dpgap.pipelines.tables import (
     Answer,
     Answering,
@@ -243,7 +243,7 @@ class Session:
         question = counted.question
         Answering.of(question, counted.answers)  # refuses what an answer refuses
         facts = PublicFacts.of(counted.answers)
-        return Plan.of(question, facts, [choose(question, facts).expected])
+        return plan_of(question, facts, [choose(question, facts).expected])
 
     def _ask(self, kind: str, options: Any, asked: Mapping[str, Any], **named: Any) -> Answered:
         """Ask about the counts of an item column, or of all units.
