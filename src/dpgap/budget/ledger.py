@@ -475,6 +475,7 @@ class LedgerAccount:
         """Keep the key, if there is one, for the answer that a reservation pays for."""
         if self.key is None:
             return
+        self.require_book(rows)
         person = self.person or self.ledger._user
         if self.quota is not None:
             requests.refuse_beyond(rows, balance.last, person, self.quota, is_free=True)
