@@ -1,60 +1,66 @@
 # `make demo` shows the point; `make test` runs every check. Both set up `.venv` by themselves.
+# `make test PYTHON=python3.12` tests another Python, in a folder of its own: .venv-3.12.
 PYTHON ?= python3
-BIN := .venv/bin
+ifeq ($(PYTHON),python3)
+VENV := .venv
+else
+VENV := .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+endif
+BIN := $(VENV)/bin
 
 .PHONY: demo desk docs test check format lint chromium coq long golden twins oldest newest benchmark clean
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.venv/.ready: pyproject.toml
-	$(PYTHON) -m venv .venv
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
 	$(PIP) --editable .
 	touch $@
 
-.venv/.test: .venv/.ready
+$(VENV)/.test: $(VENV)/.ready
 	$(PIP) --editable '.[test]'
 	touch $@
 
 # pandas 2, which a test puts in front of pandas 3.
-.venv/pandas2: .venv/.test
+$(VENV)/pandas2: $(VENV)/.test
 	$(PIP) --target $@ --no-deps pytz 'pandas==2.2.*; python_version < "3.14"' \
 		'pandas==2.3.*; python_version >= "3.14"'
 	touch $@
 
-.venv/.benchmark: .venv/.ready
+$(VENV)/.benchmark: $(VENV)/.ready
 	$(PIP) --editable '.[opendp]'
 	touch $@
 
-.venv/.desk: .venv/.ready
+$(VENV)/.desk: $(VENV)/.ready
 	$(PIP) --editable '.[desk]'
 	touch $@
 
-.venv/.docs: .venv/.ready
+$(VENV)/.docs: $(VENV)/.ready
 	$(PIP) --editable '.[docs]'
 	touch $@
 
 SHOP := --unit customer --item product --domain examples/products.txt
 
-demo: .venv/.ready
+demo: $(VENV)/.ready
 	@$(BIN)/python examples/shop.py
 	$(BIN)/dpgap top-k examples/sales.csv.gz $(SHOP) -k 10 --epsilon 1 --html demo.html --force
 	$(BIN)/dpgap plan -k 10 --epsilon 1
 	@echo "demo.html shows the same as a page."
 
 # The demo's data at a desk: it prints a link for your browser.
-desk: .venv/.desk
+desk: $(VENV)/.desk
 	@$(BIN)/python examples/shop.py
 	$(BIN)/dpgap desk examples/desk.toml
 
 # The site, in build/site: open build/site/index.html. Warnings are errors.
-docs: .venv/.docs
+docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -n -q -W --keep-going -c docs -d build/doctrees -b html . build/site
 
-format: .venv/.test
+format: $(VENV)/.test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lint: .venv/.test
+lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -72,7 +78,7 @@ chromium:
 		fonts-dejavu-core) >/dev/null 2>&1; \
 	fi || echo "Chromium could not be installed."
 
-test: lint chromium .venv/pandas2
+test: lint chromium $(VENV)/pandas2
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup
 
 # The alignment of exponential noise is proved in Coq as well: a test of `make long` compiles it.
@@ -85,14 +91,14 @@ long: twins golden coq
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m long
 
 # All that dpgap says and draws from the same bits, beside the record of it that is committed.
-golden: .venv/.test
+golden: $(VENV)/.test
 	PYTHONPATH=tests $(BIN)/python -m golden
 
-twins: .venv/.test
+twins: $(VENV)/.test
 	PYTHONPATH=tests $(BIN)/python -m twins --twins 2000 --jobs 2
 
 # The oldest versions that pyproject.toml allows; a fresh `make test` takes the newest.
-OLDEST := .venv/oldest/bin/python
+OLDEST := $(VENV)/oldest/bin/python
 ROOMS := budget cli data estimates exact interop mechanisms pipelines releases
 # DuckDB 1.5 cannot quote a name that has quotes, in frames of its own; they are refused. And of
 # a compressed file that is cut off it reads what is there.
@@ -102,22 +108,22 @@ CUT := tests/cli/test_cli_malformed.py::test_malformed_input_is_refused_in_one_c
 WARNED := -W ignore::DeprecationWarning -W ignore::ResourceWarning
 
 oldest:
-	$(PYTHON) -m venv .venv/oldest
-	$(OLDEST) tests/oldest.py > .venv/oldest/versions.txt
+	$(PYTHON) -m venv $(VENV)/oldest
+	$(OLDEST) tests/oldest.py > $(VENV)/oldest/versions.txt
 	$(OLDEST) -m pip install --quiet --disable-pip-version-check \
-		--constraint .venv/oldest/versions.txt --editable '.[test]'
+		--constraint $(VENV)/oldest/versions.txt --editable '.[test]'
 	$(OLDEST) -m pytest --numprocesses 2 --dist loadgroup $(WARNED) $(ROOMS:%=tests/%) \
 		--deselect $(QUOTES) --deselect '$(CUT)[file cut.jsonl.gz]'
 
 # The versions that come next: the newest that are allowed, with those before a release.
 newest:
-	$(PYTHON) -m venv .venv/newest
-	.venv/newest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --pre \
+	$(PYTHON) -m venv $(VENV)/newest
+	$(VENV)/newest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --pre \
 		--editable '.[test]'
-	.venv/newest/bin/python -m pytest --numprocesses 2 --dist loadgroup $(ROOMS:%=tests/%)
+	$(VENV)/newest/bin/python -m pytest --numprocesses 2 --dist loadgroup $(ROOMS:%=tests/%)
 
-benchmark: .venv/.benchmark
+benchmark: $(VENV)/.benchmark
 	$(BIN)/python benchmarks/release.py
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

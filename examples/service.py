@@ -68,6 +68,7 @@ def watch(hour: int, account: object, stop: threading.Event, dies: bool = False)
             answer = run.ask(made[metric], threshold=LIMITS[metric])
             left -= 1
             if answer.above:
+                # Logged at once: the ledger archives answers only when the run is closed.
                 # Noise can lift a count above its limit. The bound says if it is surely above.
                 least = run.lower_bound(answer, LEVEL)
                 sure = "is" if least > LIMITS[metric] else "may be"

@@ -45,7 +45,7 @@ def top_k(counts: Integers, k: int, method: str, seed: int, monotonic: bool = Tr
     pipeline = dpgap.MeasuredTopK(k, EPSILON, method=method, monotonic=monotonic)
     runs = dpgap.simulate(pipeline, counts, runs=RUNS, seed=seed)
     shown = runs.estimates if method == "paper" else runs.measurements
-    halves = np.array([route.expectation().half_width for route in pipeline.routes])
+    halves = np.array([route.expected_errors().half_width for route in pipeline.routes])
     routes = getattr(runs.selected, "routes", np.zeros(RUNS, dtype=np.int64))
     off, half = shown - runs.truth, halves[routes][:, None]
     return Accuracy(

@@ -244,7 +244,7 @@ class SpyArchive(SpyAccount):
     def settle(self, epsilon: Fraction, document: str | None = None) -> None:
         self.diary.append(("settle", epsilon, document))
 
-    def paid(self, identity: str) -> None:
+    def free_answer(self, request: Request, fresh: bool) -> None:
         """Nothing was asked before."""
 
     def answered(self, key: str) -> None:

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ ON_SERVERS = ("postgres", "spark")
 @contextmanager
 def spark_session() -> Iterator[Any]:
     """One Spark for all, made for many small jobs."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers run whatever `python3` is
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # PySpark on importing pandas 3
         from pyspark.sql import SparkSession

@@ -5,8 +5,10 @@ night every extra is installed by the command that its message gives.
 """
 
 import json
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -143,7 +145,7 @@ def test_a_wheel_alone_answers_a_question(environment: Environment, tmp_path: Pa
     )
     (tmp_path / "products.txt").write_text("fig\npea\noat\n")
     ask = ["--unit", "customer", "--item", "product", "--domain", "products.txt"]
-    command = ["dpgap", "top-k", "sales.csv", *ask, "-k", "2", "--epsilon", "50", "--json"]
+    command = ["dpgap", "top-k", "sales.csv", *ask, "-k", "2", "--epsilon", "20", "--json"]
     done = environment.run(*command, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert dpgap.read_release(done.stdout).labels == ("fig", "pea")
@@ -188,13 +190,14 @@ EVERY_PUBLIC_CALL = {
     "MeasuredAbove": "dpgap.MeasuredAbove(50, 2, 50).release(answers).interval().shape",
     "MeasuredTopK": "dpgap.MeasuredTopK(2, 50).release(answers).groups()",
     "NoisyHistogram": "dpgap.NoisyHistogram(1).release(answers)",
+    "PromiseWarning": "issubclass(dpgap.PromiseWarning, Warning)",
     "NoisyMax": "dpgap.NoisyMax(50, noise='exponential').release(answers).p_values",
     "NoisyTopK": "dpgap.NoisyTopK(2, 50).release(answers).gap_between(1, 2)",
     "Plan": "isinstance(dpgap.plan(k=2, epsilon=1), dpgap.Plan)",
     "Session": "dpgap.Session('sales.csv', unit='who', epsilon=9).count(epsilon=1).interval()",
     "SparseVector": "dpgap.SparseVector(50, 1, 50).start().ask(1_000).above",
     "UnsettledWarning": "issubclass(dpgap.UnsettledWarning, Warning)",
-    "above": "dpgap.above(**table, threshold=50, k=1, epsilon=50).labels",
+    "above": "dpgap.above(**table, threshold=50, k=1, epsilon=20).labels",
     "count": "dpgap.count('sales.csv', unit='who', epsilon=1).estimate",
     "counts": "dpgap.counts(**table)",
     "estimates": "dpgap.estimates.blue([9.0, 5.0], [3.0], 1.0)",
@@ -203,7 +206,7 @@ EVERY_PUBLIC_CALL = {
     "plan": "str(dpgap.plan(k=2, epsilon=1))",
     "read_release": "dpgap.read_release(dpgap.Cube(1).release(answers).to_json()).values",
     "simulate": "dpgap.simulate(dpgap.NoisyTopK(2, 50), answers, runs=10, seed=1)",
-    "top_k": "dpgap.top_k(**table, k=1, epsilon=50, by='shop', groups=shops, max_groups=1)",
+    "top_k": "dpgap.top_k(**table, k=1, epsilon=20, by='shop', groups=shops, max_groups=1)",
     "total": "dpgap.total('sales.csv', unit='who', sum='paid', at_most=9, epsilon=1).to_html()",
 }
 """An expression for every public name, which uses it."""
@@ -342,3 +345,18 @@ def test_the_command_that_is_told_installs_the_extra(
     )
     assert words in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_gives_every_python_a_folder_of_its_own():
+    def commands(*words: str) -> str:
+        clean = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        asked = ["make", "--dry-run", "--always-make", "-C", str(ROOT), "test", *words]
+        return subprocess.run(asked, env=clean, capture_output=True, text=True, check=True).stdout
+
+    assert "python3 -m venv .venv\n" in commands()
+    folder = f".venv-{sys.version_info.major}.{sys.version_info.minor}"
+    other = commands(f"PYTHON={sys.executable}")
+    assert f"{sys.executable} -m venv {folder}\n" in other
+    assert f"{folder}/bin/pytest" in other
+    assert ".venv/" not in other.replace(sys.executable, "")

@@ -34,11 +34,30 @@ def test_there_is_a_tutorial_for_every_kind_of_user() -> None:
     assert users == {"analyst", "engineer", "steward", "researcher", "auditor", "questions"}
 
 
+def _copy_examples(source: Path, target: Path) -> Path:
+    """Copy the committed files, and nothing that programs wrote beside them (`make desk`)."""
+    target.mkdir()
+    for path in source.iterdir():
+        if path.suffix in (".py", ".toml", ".txt"):
+            shutil.copy(path, target)
+    return target
+
+
+def test_pages_see_nothing_that_a_desk_or_a_demo_left_among_the_examples(tmp_path: Path) -> None:
+    used = shutil.copytree(ROOT / "examples", tmp_path / "used")
+    (used / "desk-budget.db").write_bytes(b"a ledger")
+    (used / "desk.spool").mkdir(exist_ok=True)
+    (used / "sales.csv.gz").write_bytes(b"a table")
+    copied = {path.name for path in _copy_examples(used, tmp_path / "copied").iterdir()}
+    assert copied.isdisjoint({"desk-budget.db", "desk.spool", "sales.csv.gz"})
+    assert copied >= {"desk.toml", "pages.txt", "products.txt", "shop.py", "weblog.py"}
+
+
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the demo's data, under all names that pages use."""
     folder = tmp_path_factory.mktemp("data")
-    examples = shutil.copytree(ROOT / "examples", folder / "examples")
+    examples = _copy_examples(ROOT / "examples", folder / "examples")
     for program in ("shop.py", "weblog.py"):
         subprocess.run([sys.executable, str(examples / program)], check=True, capture_output=True)
     for name in ("sales.csv", "weblog.csv"):

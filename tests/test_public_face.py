@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 import dpgap
+from dpgap.mechanisms.sparse_vector import Run
+from pages import ROOT
 
 PACKAGE = Path(dpgap.__file__)
 NAMED = [name for name in dpgap.__all__ if name != "estimates"]
@@ -149,3 +151,27 @@ def test_help_of_a_method_names_every_parameter(name: str, method: str) -> None:
     call = getattr(getattr(dpgap, name), method)
     doc = inspect.getdoc(call) or ""
     assert {word for word in _parameters(call) if not re.search(rf"\b{word}\b", doc)} == set()
+
+
+_ONE_PERSON = (
+    "Each number must count persons, so that one person moves it by at most 1. For events, cap "
+    "each person's at c, and pass `sensitivity=c`."
+)
+
+
+@pytest.mark.parametrize(
+    "page", ["tutorial-engineer.md", "how-to/stream.md", "how-to/service.md", "../README.md"]
+)
+def test_pages_on_streams_say_first_what_a_number_may_be(page: str):
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    before_code = text[: text.index(".start()")].replace("**", "")
+    section = before_code[before_code.rindex("\n## ") if page == "../README.md" else 0 :]
+    words = " ".join(section.split("\n\n", 1)[1].split())
+    assert words.startswith(_ONE_PERSON)
+
+
+@pytest.mark.parametrize("method", [dpgap.AdaptiveSparseVector.start, Run.ask])
+def test_help_says_what_a_number_may_be(method: Any):
+    words = " ".join(method.__doc__.split())
+    assert "must count persons, so that one person moves it by at most 1; for events" in words
+    assert "cap each person's at c and pass `sensitivity=c`" in words

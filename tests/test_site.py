@@ -146,6 +146,10 @@ def test_every_public_name_is_in_the_reference(site: Path, module: str) -> None:
     assert [name for name, home in homes.items() if f'id="{home}.{name}"' not in text] == []
 
 
+def test_no_page_of_the_reference_says_that_it_is_empty(site: Path) -> None:
+    assert "are empty" not in (site / "docs/reference/index.html").read_text(encoding="utf-8")
+
+
 def test_every_command_and_option_is_in_the_reference(site: Path) -> None:
     import typer.main
 

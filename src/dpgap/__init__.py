@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from dpgap.pipelines.plan import Plan as Plan
     from dpgap.pipelines.plan import plan as plan
     from dpgap.pipelines.session import Session as Session
+    from dpgap.pipelines.tables import PromiseWarning as PromiseWarning
     from dpgap.pipelines.tables import above as above
     from dpgap.pipelines.tables import count as count
     from dpgap.pipelines.tables import top_k as top_k

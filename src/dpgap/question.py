@@ -92,7 +92,7 @@ DECIMALS = (".", ",")
 MAX_CAP = 1 << 40
 """The most steps that a unit may add to an item, so that sums stay exact."""
 
-_ENTRY = re.compile(r"^    (\w+)\n((?: {8}.+\n)+)", re.MULTILINE)
+_ENTRY = re.compile(r"^(\w+)\n((?: {4}.+\n)+)", re.MULTILINE)
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 
 
@@ -574,12 +574,12 @@ class Reading(TypedDict, total=False):
         Otherwise such a file is refused.
     decimal
         The decimal mark of numbers in the text of a file: "." or ",". With ",", 1.234,56 and
-        1 234,56 are numbers.
+        1 234,56 are numbers. A sum over a file with semicolons needs it; else the default is ".".
     """
 
     neighbours: Annotated[str | None, Keyword(Neighbours.read, "add-or-remove")]
     encoding: Annotated[str | None, Keyword(_encoding)]
-    decimal: Annotated[str, Keyword(functools.partial(one_of, words=DECIMALS), ".")]
+    decimal: Annotated[str | None, Keyword(functools.partial(one_of, words=DECIMALS))]
 
 
 class Filtered(TypedDict, total=False):
@@ -663,8 +663,10 @@ class Paid(TypedDict, total=False):
     epsilon
         The privacy budget ε that the whole answer costs: a number, or text as "0.7" or "2/3".
     fresh
-        Whether to pay for fresh noise if the account has already paid for the same question.
-        Otherwise the paid answer is shown again, and nothing is charged.
+        Whether to pay for the rows as they are now if the same question was asked before.
+        Otherwise the paid answer is shown again, and nothing is charged, if this session or the
+        ledger has it. A ledger knows files and addresses; a frame has no name, so only a session
+        knows its questions.
     """
 
     epsilon: Required[Annotated[Rational, Keyword(positive_rational)]]
@@ -681,9 +683,9 @@ class Answered(TypedDict, total=False):
     delta
         Without a `domain`: the chance that an item of only one unit is shown, such as 1e-6.
     method
-        "best", the default: the route with the least expected error; "paper": as in the paper;
-        "histogram": all items measured at once, for `max_items` only; for a top k also "joint": as
-        a set, and "ranked": ranked, with gaps.
+        "best", the default: it chooses the route; "paper": as in the paper; "histogram": all items
+        measured at once, for `max_items` only; for a top k also "joint": as a set, and "ranked":
+        ranked, with gaps.
     split
         The share of ε for selecting. Without it the method chooses.
     """
@@ -748,7 +750,7 @@ WANTED = ("kind", *(name for name in KEYWORDS if name not in (*COUNTING, "fresh"
 def help_of(*also: Any) -> dict[str, str]:
     """The help of each keyword, by its name, as lines of a docstring."""
     stated = (Whose, What, Reading, Filtered, Amounts, Cutting, Grouped, Answered, Paid, Above)
-    texts = (it.__doc__ or "" for it in (*stated, *also))
+    texts = (inspect.cleandoc(it.__doc__ or "") + "\n" for it in (*stated, *also))
     return dict(entry for text in texts for entry in _ENTRY.findall(text))
 
 
@@ -776,10 +778,10 @@ def takes(options: Any, *also: Any) -> Callable[[_Call], _Call]:
         every = sorted([*expanded, *explicit], key=lambda it: it.kind)  # positional ones first
         vars(function)["__signature__"] = own.replace(parameters=every)
         told = {name: help_of(*also).get(name, "") for name in hints_of(options)}
-        lines = "".join(f"    {name}\n{text}" for name, text in told.items()).splitlines(True)
-        doc = function.__doc__ or ""
-        more = "    " * ("        {options}" in doc)  # methods stand further to the right
-        function.__doc__ = doc.replace(more + "    {options}\n", "".join(more + it for it in lines))
+        lines = "".join(f"{name}\n{text}" for name, text in told.items())
+        # From Python 3.13 on docstrings have no indentation.
+        doc = inspect.cleandoc(function.__doc__ or "")
+        function.__doc__ = doc.replace("{options}", lines.rstrip("\n"))
         return function
 
     return shown
@@ -895,8 +897,21 @@ class Question:
     @property
     def is_of_lines(self) -> bool:
         """Whether units are the lines of a FIMI file, each of which may have many items."""
-        name = (self.table or "").lower().removesuffix(".gz")
-        return self.unit in ("row", "line") and name.endswith(".dat")
+        return self.unit in ("row", "line") and self._file_name.endswith(".dat")
+
+    @property
+    def is_of_csv(self) -> bool:
+        """Whether the table is a CSV file."""
+        return self._file_name.endswith((".csv", ".tsv"))
+
+    @property
+    def is_of_text(self) -> bool:
+        """Whether the table is a file in which all columns are text."""
+        return self.is_of_csv or self._file_name.endswith((".json", ".jsonl", ".ndjson"))
+
+    @property
+    def _file_name(self) -> str:
+        return (self.table or "").lower().removesuffix(".gz")
 
     @property
     def has_one_item_each(self) -> bool:
@@ -965,12 +980,17 @@ class Question:
         canonical = json.dumps(body | self.bounds(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
+    @property
+    def essence(self) -> "str | Question":
+        """What equal questions share, as far as this can be known: a frame has no address."""
+        identity = self.identity
+        if identity is not None:
+            return identity
+        return replace(self, domain="", table=None, address=None, columns=())
+
     def is_same_as(self, other: "Question") -> bool:
-        """Whether both ask the same, as far as this can be known: a frame has no address."""
-        if self.identity is not None or other.identity is not None:
-            return self.identity == other.identity
-        nowhere: dict[str, Any] = {"domain": "", "table": None, "address": None, "columns": ()}
-        return replace(self, **nowhere) == replace(other, **nowhere)
+        """Whether both ask the same, as far as this can be known."""
+        return self.essence == other.essence
 
     @property
     def purpose(self) -> str:
@@ -1019,7 +1039,8 @@ class Question:
     def doubts(self) -> Iterator[str]:
         """Reasons why released totals may be near 0 though the true ones are not."""
         if self.sum_of_text:
-            comma = "" if self.decimal == "," else " For 16,48 in a file, state decimal ','."
+            is_comma_possible = self.is_of_csv and self.decimal == "."
+            comma = " For 16,48, state decimal ','." if is_comma_possible else ""
             yield printable(
                 f"Check column {self.sum!r}: text such as '$16.48' or '16.48 €' is not a number, "
                 f"and is ignored. Make it numeric first.{comma}"
@@ -1046,15 +1067,17 @@ class Question:
         clause = _Reader(str(self.where)).read() if self.where else Joined("and", ())
         for it in comparisons_of(clause):
             column = f"column {printable(it.column)!r}"
-            is_text = families.get(it.column) == "text" and self.decimal == "."
-            if is_text and isinstance((*it.literals, "")[0], Decimal):
+            is_text = self.is_of_csv or families.get(it.column) == "text"
+            if is_text and self.decimal == "." and isinstance((*it.literals, "")[0], Decimal):
                 comma = "For 16,48 in a file, state decimal ','."
                 said.append(f"In {column}, only text such as 16.48 is read as a number. {comma}")
             elif it.form is not None:
                 said.append(f"In {column}, only text in the form {it.form} is read as a date.")
             elif it.sign in ORDERS and _ISO_DAY.match(str(it.literals[0])):
-                as_text = f"If {column} is text, its dates must be written as 2026-10-01."
-                said.append(f"{as_text} For another form, use day(…).")
+                rule = f"If {column} is text, its dates must be written as 2026-10-01."
+                if self.is_of_text:
+                    rule = f"Only dates written as 2026-10-01 match in {column}."
+                said.append(f"{rule} For another form, use day(…).")
             elif it.sign in ORDERS and _ISO_MONTH.fullmatch(str(it.literals[0])):
                 said.append(f"If {column} holds dates, compare it with a day such as 2026-10-01.")
         return dict.fromkeys(said)
@@ -1142,6 +1165,24 @@ def promise_in_words(epsilon: Fraction, delta: Fraction, change: str, who: str) 
         f"{kind} with {numbers}: if {change}, the probability of what is shown here would change "
         f"by a factor of at most {factor(epsilon)}.{exception}"
     )
+
+
+_MOST_EPSILON = 20
+_MOST_DELTA = Fraction(1, 1000)
+
+
+def weak_promises(epsilon: Fraction, delta: Fraction) -> Iterator[str]:
+    """Sentences about an ε or a δ that promises little; they are shown before it is paid."""
+    if epsilon > _MOST_EPSILON:
+        yield (
+            f"ε is above {_MOST_EPSILON}, which promises hardly anything: one unit may change a "
+            f"probability by a factor of {factor(epsilon)}."
+        )
+    if delta > _MOST_DELTA:
+        yield (
+            "δ is above 1/1,000: of 1,000 units with an item of their own, more than one may be "
+            "shown. Usually δ is 1e-6 or less."
+        )
 
 
 def _few(number: int, one: str, several: str) -> str:

@@ -16,6 +16,7 @@ import dpgap
 from dpgap.budget.account import (
     AlreadyCharged,
     Archive,
+    KeyUsed,
     RefusedRequest,
     Request,
     UnsettledWarning,
@@ -357,9 +358,20 @@ def test_a_question_that_somebody_else_asks_just_now_can_be_joined(account: Ledg
     with pytest.raises(AlreadyCharged) as before:
         joining.reserve_for(asked)
     assert before.value.answered.document == "a document"
-    assert joining.reserve_for(Request(HALF, "top 1", identity="beef")).entry.number == 3
-    assert account.of("bob", key="three").reserve_for(asked).entry.number == 4
-    assert len(account.ledger.entries("sales")) == 5
+    other = Request(HALF, "top 1", identity="beef")
+    with pytest.raises(KeyUsed, match="used for another request, 'top 1'"):
+        joining.reserve_for(other)
+    assert account.of("bob", key="three", joins=True).reserve_for(other).entry.number == 4
+    assert account.of("bob", key="four").reserve_for(asked).entry.number == 5
+    assert [entry.kind for entry in account.ledger.entries("sales")] == [
+        "create",
+        "reserve",
+        "again",
+        "settle",
+        "reserve",
+        "reserve",
+    ]
+    assert account.ledger.verify() == []
 
 
 def test_what_broke_off_is_joined_by_nobody(

@@ -22,7 +22,18 @@ from dpgap.budget.entries import (
 )
 
 SHARES = st.fractions(min_value=0, max_value=1, max_denominator=10**6)
-ACTS = ["reserve", "reserve", "settle", "settle", "write off", "raise", "lower", "allow", "bind"]
+ACTS = [
+    "reserve",
+    "reserve",
+    "settle",
+    "settle",
+    "write off",
+    "raise",
+    "lower",
+    "allow",
+    "bind",
+    "again",
+]
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(ACTS), SHARES, st.integers(0, 30), st.sampled_from(["ann", "bob", "eve"])
@@ -59,6 +70,7 @@ def _next(book: list[Entry], act: str, share: Fraction, place: int, person: str)
         "lower": {"charge": last.granted - Amount(share)},
         "allow": {"charge": Amount(share, HALF)},
         "bind": {"extra": {"facts": {"table": f"table {place}"}}},
+        "again": {"key": f"{len(book)}", "extra": {"paid_by": place}},
     }
     if act in stated:
         return following(balance, act, author, **stated[act])

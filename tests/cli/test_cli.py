@@ -71,6 +71,20 @@ def _run(*words: str) -> str:
     return result.stdout
 
 
+@pytest.mark.filterwarnings("always::dpgap.PromiseWarning")
+def test_an_epsilon_above_20_is_noted_before_it_is_charged(folder: Path) -> None:
+    asked = ["count", "sold.csv", "--unit", "who", "--epsilon", "21"]
+    noted = CliRunner().invoke(app, asked)
+    assert noted.exit_code == 0
+    assert noted.stderr.startswith("dpgap: note: ε is above 20, which promises hardly")
+    Ledger("sqlite:///budget.db").create("sales", 1)
+    refused = CliRunner().invoke(
+        app, [*asked, "--ledger", "sqlite:///budget.db", "--dataset", "sales"]
+    )
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("dpgap: note: ε is above 20")  # before the charge is refused
+
+
 def test_top_k_prints_a_table_the_budget_and_the_guarantee(folder: Path) -> None:
     said = _run("top-k", *ASK, "-k", "2", "--method", "ranked")
     assert re.search(r"1\s+fig(\s+[34],\d{3}\.\d){3}\s", said)
@@ -131,6 +145,20 @@ def test_json_is_the_release_document(folder: Path) -> None:
         release.to_dict()
     )
     assert Fraction(written["exact"]["epsilon_spent"]) == release.spent
+
+
+def test_a_document_that_is_shown_as_json_says_again_what_was_spent(folder: Path) -> None:
+    ask = ("above", *ASK, "--threshold", "1500", "-k", "3", "--json")
+    for more in ((), ("--ledger", "sqlite:///budget.db", "--dataset", "sold")):
+        if more:
+            _run("ledger", "create", *more, "--epsilon", "2")
+        document = _run(*ask, *more)
+        Path("found.json").write_text(document, encoding="utf-8")
+        expected = json.loads(document)
+        if more:
+            expected["epsilon_remaining"] = expected["exact"]["epsilon_remaining"] = None
+        shown = CliRunner().invoke(app, ["show", "found.json", "--json"]).stdout
+        assert json.loads(shown) == expected
 
 
 def test_a_file_of_rows_says_what_was_asked_at_which_epsilon_and_when(folder: Path) -> None:

@@ -95,16 +95,17 @@ def test_show_fits_a_screen_and_all_shows_everything() -> None:
     _create("--table", "sold.csv", "--unit", "who")
     account = Ledger("budget.db").account("sales").of("ann", reason="a report")
     for number in range(30):
-        account.reserve(Fraction(1, 1000), f"top {number} of what by who " + "x" * 200)
+        purpose = f"top {number} of what by who " + "x" * 200
+        account.reserve(Fraction(1, 1000), purpose).settle(Fraction(1, 1000))
     shown = _run("ledger", "show", *BUDGET)
     assert f"for        table {Path('sold.csv').resolve()}, unit who" in shown
     assert len(shown.splitlines()) <= 24
-    assert "21 earlier entries: --all shows them" in shown
+    assert "51 earlier entries: --all shows them" in shown
     assert "ann  reserve ε = 0.001  top 29 of what by who" in shown
     assert "top 2 of what" not in shown
     everything = _run("ledger", "show", *BUDGET, "--all")
     assert "top 2 of what by who " + "x" * 200 + " (a report)" in everything
-    assert len(json.loads(_run("ledger", "show", *BUDGET, "--json"))["entries"]) == 31
+    assert len(json.loads(_run("ledger", "show", *BUDGET, "--json"))["entries"]) == 61
 
 
 WRONG: dict[str, tuple[list[str], str]] = {
@@ -147,7 +148,10 @@ def test_a_paid_answer_is_shown_again_for_nothing_and_says_so() -> None:
     again = json.loads(_run(*ask, "--json"))
     assert again["items"] == first["items"]
     assert again["epsilon_remaining"] == first["epsilon_remaining"] == 1
-    assert "no ε is charged" in " ".join(_run(*ask).split())
+    shown = " ".join(_run(*ask, "--key", "tuesday").split())
+    assert shown.startswith("Asked before at 20")
+    assert " UTC, nothing charged; --fresh pays for the rows as they are now." in shown
+    assert " again of 1  top 1 of what by who" in _run("ledger", "show", *BUDGET)
     assert json.loads(_run(*ask, "--json", "--fresh"))["epsilon_remaining"] == 0
     assert "the monthly report" in _run("ledger", "show", *BUDGET)
 
@@ -458,6 +462,33 @@ def test_a_budget_is_renewed_from_the_command_line_and_says_so(
     assert "Budgets that renew" not in _run("ledger", "page", *BUDGET[:2])
 
 
+def test_open_reservations_are_shown_first_with_their_keys() -> None:
+    _create()
+    account = Ledger("budget.db").account("sales").of("ann")
+    account.reserve(Fraction(1, 8), "settled").settle(Fraction(1, 8))
+    for hour in range(11):
+        purpose = "an hour" if hour else "the first " + 20 * "long "
+        account.of(key=f"2026-11-18 {hour:02}:00").reserve(Fraction(1, 16), purpose)
+    account.reserve(Fraction(1, 16), "without a key")
+    lines = _run("ledger", "show", *BUDGET).splitlines()
+    assert lines[0] == "data set   sales"
+    assert re.fullmatch(
+        r"open       entry 3, \d{4}-\d\d-\d\d \d\d:\d\d, ann, ε = 0\.0625, "
+        r"key '2026-11-18 00:00': the first long .*…",
+        lines[1],
+    )
+    assert lines[10].endswith(", ann, ε = 0.0625, key '2026-11-18 09:00': an hour")
+    assert lines[11] == "open       2 more: --all shows them"
+    assert lines[12].startswith("for ")
+    every = _run("ledger", "show", *BUDGET, "--all").splitlines()
+    assert every[12].endswith(", ann, ε = 0.0625: without a key")
+    assert "the first " + 19 * "long " in every[1]
+    found = json.loads(_run("ledger", "show", *BUDGET, "--json"))["open"]
+    assert [each["number"] for each in found] == [*range(3, 15)]
+    assert (found[0]["key"], found[-1]["key"]) == ("2026-11-18 00:00", None)
+    assert found[0]["epsilon"] == "1/16"
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Set the clocks of the database and of this machine to noon of a day."""
@@ -471,6 +502,52 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
         )
 
     return turn
+
+
+def _week(*words: str) -> str:
+    said = _run("ledger", "show", *BUDGET, *words)
+    week = next(line for line in said.splitlines() if line.startswith("this week: "))
+    assert said.index(week) < said.index("\ntotal ")
+    return week.removeprefix("this week: ").removesuffix(", renews Monday 00:00 UTC")
+
+
+@pytest.mark.parametrize("carry", [False, True])
+def test_a_renewing_budget_says_first_what_this_week_cost(clock: Clock, carry: bool) -> None:
+    clock("2026-11-18")
+    _run("ledger", "create", *BUDGET, "--epsilon", "1")
+    kept = ["--carry"] if carry else []
+    _run("ledger", "renew", *BUDGET, "--every", "week", "--epsilon", "1", *kept)
+    account = Ledger("budget.db").account("sales")
+    assert _week() == "0 of 1 spent"
+    late = account.reserve(Fraction(1, 4), "settled in the week after")
+    account.reserve(Fraction(1, 8), "never settled")
+    account.reserve(Fraction(1, 10), "settled").settle(Fraction(33, 1000))
+    assert _week() == "0.033 of 1 spent, 0.375 reserved"
+    clock("2026-11-26")
+    begun = Fraction("1.592") if carry else 1
+    assert _week() == f"0 of {float(begun):g} spent"
+    account.reserve(Fraction(1, 2), "in the new week").settle(Fraction(1, 5))
+    account.reserve(Fraction(1, 16), "open in the new week")
+    late.settle(Fraction(1, 20))
+    begun += Fraction(1, 5) if carry else 0  # given back, and kept
+    assert _week("--all") == f"0.2 of {float(begun):g} spent, 0.0625 reserved"
+    found = json.loads(_run("ledger", "show", *BUDGET, "--json"))
+    expected = {"spent": "1/5", "reserved": "1/16", "total": str(begun)}
+    assert found["period"] == expected
+    assert found["reserved"] == "3/16"
+    _run("ledger", "close", *BUDGET, *WHY)
+    assert "this week" not in _run("ledger", "show", *BUDGET)
+
+
+def test_days_and_months_say_the_day_on_which_the_next_begins(clock: Clock) -> None:
+    clock("2026-11-18")
+    _run("ledger", "create", *BUDGET, "--epsilon", "1")
+    _run("ledger", "renew", *BUDGET, "--every", "month", "--epsilon", "1")
+    said = _run("ledger", "show", *BUDGET)
+    assert "\nthis month: 0 of 1 spent, renews 2026-12-01 00:00 UTC\n" in said
+    _run("ledger", "renew", *BUDGET, "--every", "day", "--epsilon", "1")
+    said = _run("ledger", "show", *BUDGET)
+    assert "\ntoday: 0 of 1 spent, renews 2026-11-19 00:00 UTC\n" in said
 
 
 def test_the_page_says_how_much_a_week_may_tell_whose_total_was_raised(clock: Clock) -> None:

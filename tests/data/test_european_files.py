@@ -1,9 +1,12 @@
 """Files as people have them: other encodings, a decimal comma, dates in text."""
 
 import gzip
+import io
 import json
 import os
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 import dpgap
+from dpgap.budget.account import Amount, InMemoryBudget
 from dpgap.cli.main import app
 from dpgap.data import sources
 from dpgap.data.counts import table_facts
@@ -196,7 +200,72 @@ def test_sums_and_filters_read_numbers_with_a_decimal_comma(tmp_path: Path) -> N
     assert above == [int(value >= 1250) for value in AMOUNTS.values()]
     as_text = _found(path, items, decimal=",", where="Betrag = '12,5' or Betrag like '%€'")
     assert as_text == [int(text in ("12,5", "12,50 €")) for text in AMOUNTS]
-    assert _found(path, items, **summed)[:2] == [0, 1200]
+    assert _found(path, items, decimal=".", **summed)[:2] == [0, 1200]
+
+
+SUMMED: dict[str, Any] = {"unit": "Kunde", "sum": "Betrag", "at_most": 50}
+SUMS: dict[str, Callable[..., Any]] = {
+    "total": partial(dpgap.total, epsilon=1, **SUMMED),
+    "top-k": partial(dpgap.top_k, k=1, epsilon=1, item="Artikel", domain=DOMAIN, **SUMMED),
+    "counts": partial(dpgap.counts, item="Artikel", domain=DOMAIN, **SUMMED),
+}
+
+
+@pytest.mark.parametrize("kind", SUMS)
+@pytest.mark.parametrize("encoding", [None, "utf-16"])
+def test_a_sum_over_a_file_with_semicolons_asks_for_the_decimal_mark(
+    kind: str, encoding: str | None, tmp_path: Path
+) -> None:
+    ask = partial(SUMS[kind], encoding=encoding)
+    path = _written(tmp_path, ROWS.encode(encoding or "utf-8"))
+    account = InMemoryBudget(Amount(Fraction(1)))
+    paying = {} if kind == "counts" else {"account": account}
+    with pytest.raises(ValueError, match=r"decimal must be stated .* ',' if amounts are"):
+        ask(path, **paying)
+    assert account.spent.epsilon == 0
+    for decimal in ".,":
+        ask(path, decimal=decimal)
+    ask(_written(tmp_path, ROWS.replace(",", ".").replace(";", ",").encode(encoding or "utf-8")))
+
+
+def test_a_session_and_a_command_ask_for_the_decimal_mark_too(tmp_path: Path) -> None:
+    path = _written(tmp_path, ROWS.encode())
+    with dpgap.Session(path, unit="Kunde", epsilon=1) as session:
+        with pytest.raises(ValueError, match="decimal must be stated"):
+            session.total("Betrag", at_most=50, epsilon=1)
+        assert session.spent == 0
+        session.count(epsilon=1)
+    told = ["total", str(path), "--unit", "Kunde", "--sum", "Betrag", "--at-most", "50"]
+    done = CliRunner().invoke(app, [*told, "--epsilon", "1"])
+    assert done.exit_code == 1
+    assert "--decimal must be stated" in done.stderr
+    done = CliRunner().invoke(app, [*told, "--epsilon", "1", "--decimal", "."])
+    assert done.exit_code == 0
+
+
+def test_the_decimal_mark_that_files_have_anyway_is_the_same_question(tmp_path: Path) -> None:
+    path = _written(tmp_path, b"Kunde,Betrag\n1,12.50\n")
+    asked: dict[str, Any] = {"unit": "Kunde", "sum": "Betrag", "at_most": 50, "epsilon": 1}
+    plain, stated = dpgap.total(path, **asked), dpgap.total(path, **asked, decimal=".")
+    assert plain.question.identity == stated.question.identity is not None
+
+
+@pytest.mark.parametrize("name", ["sold.csv", "sold.csv.gz", "sold.jsonl"])
+def test_a_column_of_a_text_file_is_text(name: str, tmp_path: Path) -> None:
+    rows = [f"{at},fig,2026-10-01\n" for at in range(9)]
+    if "json" in name:
+        rows = [f'{{"who": {at}, "what": "fig", "day": "2026-10-01"}}\n' for at in range(9)]
+    text = "".join(rows if "json" in name else ["who,what,day\n", *rows]).encode()
+    path = _written(tmp_path, text, name)
+    asked: dict[str, Any] = {"unit": "who", "epsilon": 1, "where": "day >= '2026-10-01'"}
+    release = dpgap.count(path, **asked)
+    for findings in (release.findings, dpgap.read_release(release.to_json()).findings):
+        (said,) = (each for each in findings if "day" in each)
+        assert said == (
+            "Only dates written as 2026-10-01 match in column 'day'. For another form, use day(…)."
+        )
+    frame = pandas.read_csv(io.StringIO("who,what,day\n1,fig,2026-10-01\n"))
+    assert any("If column 'day' is text" in each for each in dpgap.count(frame, **asked).findings)
 
 
 def test_numbers_that_a_file_states_have_no_comma(tmp_path: Path) -> None:
@@ -332,7 +401,8 @@ def test_a_point_that_separates_decimals_is_read(tmp_path: Path) -> None:
         dpgap.total(path, **known, at_most=at_most, decimal=",")
     with pytest.raises(ValueError, match="at_least has a point"):
         dpgap.total(path, **known, at_most=1, at_least="-1.500", decimal=",")
-    assert dpgap.total(path, **known, at_most="1.500").question.at_most == Fraction(3, 2)
+    plain = dpgap.total(path, **known, at_most="1.500", decimal=".")
+    assert plain.question.at_most == Fraction(3, 2)
     asked = "total verkauf.csv --unit Kunde --sum Betrag --epsilon 9 --decimal , --at-most 1.500"
     words = [str(path) if word == "verkauf.csv" else word for word in asked.split()]
     said = CliRunner().invoke(app, words)
@@ -400,5 +470,5 @@ def test_shares_are_of_a_whole_that_was_read_in_the_same_way(tmp_path: Path) -> 
     asked: dict[str, Any] = {"unit": "Kunde", "sum": "Betrag", "at_most": 20, "epsilon": 900}
     part = dpgap.top_k(path, item="Artikel", domain=["x", "y"], k=2, decimal=",", **asked)
     with pytest.raises(ValueError, match="the same decimal as these items"):
-        part.shares(dpgap.total(path, **asked))
+        part.shares(dpgap.total(path, decimal=".", **asked))
     assert part.shares(dpgap.total(path, decimal=",", **asked)).items[0].estimate > 0.7

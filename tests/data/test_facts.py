@@ -211,18 +211,21 @@ def test_an_address_is_the_same_however_it_is_spelt(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "how"),
-    [("postgresql", r"\[postgres\]"), ("mysql", r"ibis-framework\[mysql\]")],
+    ("place", "how"),
+    [
+        ("postgresql://nobody@127.0.0.1:1/none", r"\[postgres\]"),
+        (f"duckdb://{__file__}", r"ibis-framework\[duckdb\]"),
+    ],
 )
 def test_a_package_that_is_missing_is_not_a_server_that_cannot_be_reached(
-    monkeypatch: pytest.MonkeyPatch, scheme: str, how: str
+    monkeypatch: pytest.MonkeyPatch, place: str, how: str
 ) -> None:
     def connect(_: str) -> None:
         raise ImportError("a package is missing")
 
     monkeypatch.setattr(ibis, "connect", connect)
     with pytest.raises(ImportError, match=f"kind of database are missing: .*{how}"):
-        _origin(f"{scheme}://nobody@127.0.0.1:1/none?table=sold")
+        _origin(f"{place}?table=sold")
 
 
 def test_an_address_leaves_out_who_connects_and_how() -> None:

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
+import dpgap
 from dpgap.data.counts import counts
 from dpgap.data.domain import OBSERVED
 from seams import long_case, quick_in
@@ -321,3 +324,27 @@ def test_fimi_lines_that_end_in_two_ways_are_refused(tmp_path: Path) -> None:
     for lines in (b"1 2\n3\r3\r3\n2", b"1 2\r\n3\r3\r3\r\n2", b"1 2\n3\r\n2\n", b"3\r3\n1 2\n2\n"):
         with pytest.raises(ValueError, match="table could not be read"):
             counts(_write(tmp_path / "baskets.dat", lines), domain=range(4))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"max_items": 1},
+        {"where": "paid > 3"},
+        {"by": "land", "groups": ["ch", "at"], "max_groups": 2},
+        {"sum": "paid", "at_most": 8},
+    ],
+    ids=repr,
+)
+def test_times_that_duckdb_cannot_read_refuse_only_questions_that_read_them(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    path = tmp_path / "times.parquet"
+    rows = {"who": [*range(300)], "what": ["fig"] * 300, "paid": [5] * 300, "land": ["ch"] * 300}
+    times = pyarrow.array([0] * 299 + [1 << 62], pyarrow.timestamp("ms"))
+    parquet.write_table(pyarrow.table(rows | {"when": times}), path)
+    asked = {"unit": "who", "item": "what", "k": 1, "epsilon": 100} | options
+    assert dpgap.top_k(path, domain=["fig", "pea"], **asked)
+    with pytest.raises(ValueError, match="table could not be read; nothing was charged"):
+        dpgap.top_k(path, domain=["fig", "pea"], **asked | {"where": "when > '2026-10-01'"})

@@ -29,7 +29,7 @@ from dpgap.question import read_filter
 from twins.odd_values import OBJECTS, _Hostile
 
 ROOT = Path(__file__).parents[2]
-PANDAS_2 = ROOT / ".venv" / "pandas2"
+PANDAS_2 = Path(sys.prefix) / "pandas2"
 """What `make test` installs beside pandas 3."""
 
 NOON = datetime(2024, 1, 31, 12)
@@ -49,7 +49,10 @@ SAME: dict[str, list[Any]] = {
     "False": ["False"],
     "2024-01-31": [date(2024, 1, 31), datetime(2024, 1, 31), np.datetime64("2024-01-31", "ns")],
     "2024-01-31T12:00:00": [NOON, pandas.Timestamp(NOON), np.datetime64("2024-01-31T12", "h")],
-    "2024-01-31T12:00:00.5": [NOON.replace(microsecond=500_000), np.datetime64(NOON, "ms") + 500],
+    "2024-01-31T12:00:00.5": [
+        NOON.replace(microsecond=500_000),
+        np.datetime64(NOON, "ms") + np.timedelta64(500, "ms"),
+    ],
     "12000-01-01": [np.datetime64("12000-01-01"), pandas.Series([np.datetime64("12000-01-01")])[0]],
     "0000-12-31T15:00:00+00:00": [EARLY, pandas.Series([EARLY])[0]],
     "2024-01-31T12:00:00+00:00": [
@@ -68,10 +71,11 @@ SAME: dict[str, list[Any]] = {
     "fig\0": ["fig\0"],
 }
 NOTHING = [
-    *(None, math.nan, np.float32("nan"), pandas.NA, pandas.NaT, np.datetime64("NaT"), b"7", [7]),
+    *(None, math.nan, np.float32("nan"), pandas.NA, pandas.NaT, b"7", [7]),
+    np.datetime64("NaT", "s"),
     *(Decimal("NaN"), Decimal("sNaN"), Decimal("1e999999"), 10**5000, 7 + 1j, (7,), {7: 7}, object),
     *("\ud800", np.ma.masked, _Hostile()),
-    *(np.timedelta64("NaT"), np.array(7), np.array([7])),
+    *(np.timedelta64("NaT", "s"), np.array(7), np.array([7])),
 ]
 
 

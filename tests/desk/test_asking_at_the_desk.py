@@ -2,9 +2,10 @@
 
 import html
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from desks import Running, form_in, question, running, token_of, write_file, write_table
@@ -12,7 +13,8 @@ from desks import Running, form_in, question, running, token_of, write_file, wri
 import dpgap
 from dpgap.budget.ledger import LedgerReservation
 from dpgap.desk.questions import FilledForm
-from dpgap.desk.queue import own_key
+from dpgap.desk.queue import Receipt, own_key
+from dpgap.desk.spool import Pending
 
 ASK = "/api/v1/datasets/sales/ask"
 
@@ -79,6 +81,141 @@ def test_a_key_that_was_used_for_another_question_is_refused(desk: Running) -> N
         answer = ann.post(ASK, json=question(key=key, k=3))
         assert answer.status_code == 409
         assert "another question" in answer.json()["error"]
+    assert _spent(desk) == Fraction(1, 10)
+
+
+def _by_form(desk: Running, person: str, said: dict[str, Any]) -> str:
+    """Where the form of a question leads, sent with this key."""
+    with desk.browser(person) as browser:
+        fields = {name: value for name, value in said.items() if name != "key"}
+        page = browser.get("/data/sales", params=fields).text
+        form = form_in(page, "/data/sales/ask") | {"key": said["key"]}
+        answer = browser.post("/data/sales/ask", data=form)
+    return answer.headers.get("location", str(answer.status_code))
+
+
+def test_a_key_gets_its_own_answer_however_often_the_question_was_asked_since(
+    desk: Running,
+) -> None:
+    mine = question()
+    with desk.program("ann") as ann, desk.program("bob") as bob:
+        first = ann.post(ASK, json=mine).json()
+        newer = bob.post(ASK, json=question(fresh=True)).json()
+        assert newer["entry"] != first["entry"]
+        retry = ann.post(ASK, json=mine).json()
+        assert (retry["entry"], retry["release"]) == (first["entry"], first["release"])
+    assert f"releases/{first['entry']}?" in _by_form(desk, "ann", mine)
+    assert _spent(desk) == Fraction(2, 10)
+
+
+def test_a_key_under_way_waits_for_its_own_answer(
+    desk: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpgap.desk.queue._PATIENCE", 0)
+    mine, data = question(), desk.desk.file.datasets["sales"]
+    visitor = desk.desk.auth.with_token(token_of("ann"))
+    assert visitor is not None
+    form = FilledForm.read({name: str(value) for name, value in mine.items()})
+    pending = desk.desk.charge(visitor, data, form, mine["key"])
+    assert isinstance(pending, Pending)
+    with desk.program("ann") as ann, desk.program("bob") as bob:
+        newer = bob.post(ASK, json=question(fresh=True)).json()
+        assert newer["state"] == "settled"
+        retry = ann.post(ASK, json=mine).json()
+        assert (retry["entry"], retry["state"]) == (pending.entry.number, "under way")
+        assert _by_form(desk, "ann", mine).endswith(f"asked/{mine['key']}")
+        pending.draw()
+        desk.desk.settle(pending)
+        retry = ann.post(ASK, json=mine).json()
+        assert (retry["entry"], retry["state"]) == (pending.entry.number, "settled")
+    assert _spent(desk) == Fraction(2, 10)
+
+
+def test_a_key_whose_answer_was_free_is_kept(desk: Running) -> None:
+    free = question()
+    with desk.program("ann") as ann, desk.program("bob") as bob:
+        first = ann.post(ASK, json=question()).json()
+        assert bob.post(ASK, json=free).json()["entry"] == first["entry"]
+        ann.post(ASK, json=question(fresh=True)).raise_for_status()
+        retry = bob.post(ASK, json=free).json()
+        assert (retry["entry"], retry["release"]) == (first["entry"], first["release"])
+        refused = bob.post(ASK, json={**free, "k": 1})
+        assert (refused.status_code, "another question" in refused.text) == (409, True)
+        state = bob.get(f"/api/v1/datasets/sales/asked/{free['key']}").json()
+        assert state == {"entry": first["entry"], "state": "settled", "again": True}
+    assert f"releases/{first['entry']}?" in _by_form(desk, "bob", free)
+    assert _by_form(desk, "bob", {**free, "k": 1}) == "409"
+    assert _spent(desk) == Fraction(2, 10)
+    assert desk.desk.ledger.verify() == []
+
+
+def test_a_key_whose_answer_is_free_is_kept_once_however_many_send_it_at_once(
+    desk: Running,
+) -> None:
+    free = question()
+    with desk.program("ann") as ann, desk.program("bob") as bob, ThreadPoolExecutor(8) as threads:
+        first = ann.post(ASK, json=question()).json()
+        answers = list(threads.map(lambda _: bob.post(ASK, json=free).json(), range(8)))
+    assert {answer["entry"] for answer in answers} == {first["entry"]}
+    kinds = [entry.kind for entry in desk.desk.ledger.entries("sales")]
+    assert kinds.count("again") == 1
+    assert desk.desk.ledger.verify() == []
+
+
+def test_a_key_that_joined_a_question_under_way_is_kept(desk: Running) -> None:
+    mine, joined, data = question(), question(), desk.desk.file.datasets["sales"]
+    ann, bob = (desk.desk.auth.with_token(token_of(name)) for name in ("ann", "bob"))
+    assert ann is not None
+    assert bob is not None
+    form = FilledForm.read({name: str(value) for name, value in mine.items()})
+    pending = desk.desk.charge(ann, data, form, mine["key"])
+    assert isinstance(pending, Pending)
+    for _ in range(2):
+        receipt = desk.desk.charge(bob, data, form, joined["key"])
+        assert receipt == Receipt(pending.entry.number, "under way", again=True)
+    pending.draw()
+    desk.desk.settle(pending)
+    with desk.program("ann") as program:
+        program.post(ASK, json=question(fresh=True)).raise_for_status()
+    with desk.program("bob") as program:
+        assert program.post(ASK, json=joined).json()["entry"] == pending.entry.number
+        assert program.post(ASK, json={**joined, "k": 1}).status_code == 409
+    assert _spent(desk) == Fraction(2, 10)
+
+
+def test_keys_are_kept_when_a_desk_starts_again_and_a_budget_renews(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, paid, free = write_file(tmp_path), question(), question()
+    with running(path) as desk, desk.program("ann") as ann, desk.program("bob") as bob:
+        first = ann.post(ASK, json=paid).json()
+        bob.post(ASK, json=free).raise_for_status()
+        desk.desk.ledger.steward("sales").renew(every="day", epsilon=1)
+    monkeypatch.setattr("dpgap.budget.requests._LATELY", timedelta(0))
+    later = (datetime.now(UTC) + timedelta(1)).isoformat(timespec="microseconds")
+    monkeypatch.setattr("dpgap.budget.store.Rows.now", lambda _: later)
+    with running(path) as desk, desk.program("ann") as ann, desk.program("bob") as bob:
+        for client, said in ((ann, paid), (bob, free)):
+            retry = client.post(ASK, json=said).json()
+            assert (retry["entry"], retry["release"]) == (first["entry"], first["release"])
+        assert _spent(desk) == Fraction(1, 10)
+        assert not bob.post(ASK, json=question()).json()["again"]
+        assert bob.post(ASK, json=free).json()["release"] == first["release"]
+        assert _spent(desk) == Fraction(2, 10)
+
+
+def test_a_key_keeps_its_answer_when_its_topic_is_another(desk: Running, tmp_path: Path) -> None:
+    """The public items were changed, so the question would now be another one, or none."""
+    paid, free = question(), question()
+    with desk.program("ann") as ann, desk.program("bob") as bob, desk.program("sue") as sue:
+        first = ann.post(ASK, json=paid).json()
+        bob.post(ASK, json=free).raise_for_status()
+        (tmp_path / "items.txt").write_text("fig\n", encoding="utf-8")
+        sue.post("/api/v1/datasets/sales/acts/refresh", json={}).raise_for_status()
+        assert ann.post(ASK, json=question()).status_code == 422
+        for client, said in ((ann, paid), (bob, free)):
+            retry = client.post(ASK, json=said).json()
+            assert (retry["entry"], retry["release"]) == (first["entry"], first["release"])
     assert _spent(desk) == Fraction(1, 10)
 
 

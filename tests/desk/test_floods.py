@@ -30,10 +30,13 @@ def test_a_moving_slider_works_nothing_out_twice_and_reads_no_archive(
     desk: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned: list[Any] = []
-    plan = questions.plan
-    monkeypatch.setattr(
-        questions, "plan", lambda **how: planned.append(how["epsilon"]) or plan(**how)
-    )
+    choose = questions.choose
+
+    def counted(question: Any, facts: Any) -> Any:
+        planned.append(question.epsilon)
+        return choose(question, facts)
+
+    monkeypatch.setattr(questions, "choose", counted)
     with desk.browser("ann") as ann:
         whole = ann.get("/data/sales", params={**SLIDER, "part": ""}).text
         assert len(planned) == len(set(planned)) == 5
@@ -84,6 +87,19 @@ def test_a_person_asks_so_many_questions_a_day_at_all_desks_together(tmp_path: P
         assert len(one.desk.ledger.account("sales").requests(9)) == 3
     assert page.status_code == 429
     assert "may ask 2 questions" in page.text
+
+
+@pytest.mark.usefixtures("within_a_day")
+def test_keys_of_free_answers_fill_no_ledger(tmp_path: Path) -> None:
+    people = {"ann": "questions_a_day = 1", "bob": "", "sue": 'role = "steward"'}
+    with running(write_file(tmp_path, people=people)) as desk, desk.program("ann") as ann:
+        asked = [question() for _ in range(12)]
+        answers = [ann.post(f"{API}/ask", json=each) for each in asked]
+        assert [each.status_code for each in answers] == [200] * 11 + [429]
+        assert "free answers" in answers[-1].json()["error"]
+        assert ann.post(f"{API}/ask", json=asked[5]).json()["state"] == "settled"
+        with desk.program("bob") as bob:
+            assert bob.post(f"{API}/ask", json=question()).json()["again"]
 
 
 def test_an_archive_grows_as_far_as_the_file_says(tmp_path: Path) -> None:

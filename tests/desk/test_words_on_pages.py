@@ -4,6 +4,7 @@ import html
 import re
 import sqlite3
 from collections.abc import Mapping
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from desks import Running, form_in, question, running, token_of, write_file
 
 import dpgap.desk.queue as queue
+from dpgap.budget import store
+from dpgap.budget.entries import LedgerError
 from dpgap.budget.ledger import Ledger
 from dpgap.budget.store import BUSY_SECONDS
 from dpgap.desk.app import check_desk, greeting, open_desk, other_amounts, place_of
@@ -131,7 +134,7 @@ def test_a_question_that_waited_too_long_for_its_turn_is_not_charged(
     assert (answer.status_code, desk.desk.ledger.entries("sales")[-1].reserved) == (503, 0)
 
 
-def test_a_forecast_speaks_of_losers_only_if_there_are_some(desk: Running) -> None:
+def test_expected_precision_speaks_of_losers_only_if_there_are_some(desk: Running) -> None:
     some, every = _pages(desk, "ann", "/data/sales?k=6", "/data/sales?k=7")
     assert "Winners that lead the best loser by about" in some
     assert "loser" not in every
@@ -191,6 +194,41 @@ def test_errors_on_pages_have_the_labels_of_the_form(desk: Running) -> None:
     assert "“Reason” must say why" in _act(desk, "raise", {"epsilon": "11", "reason": " "})
     with desk.program("ann") as ann:
         assert ann.post(ASK, json=question(k=8)).json()["error"].startswith("k must be at most 7")
+
+
+def test_an_epsilon_above_20_gets_a_sentence_before_it_is_paid(desk: Running) -> None:
+    pages = _pages(desk, "ann", "/data/sales?epsilon=20", "/data/sales?epsilon=21")
+    assert [said.count("ε is above 20, which promises hardly anything") for said in pages] == [0, 1]
+    with desk.program("ann") as ann:
+        asked = {"topic": "what", "k": 2, "epsilon": "21"}
+        planned = ann.post("/api/v1/datasets/sales/plan", json=asked).json()
+    assert planned["words"][0].startswith("ε is above 20")
+
+
+def test_a_delta_above_a_thousandth_gets_a_sentence_before_it_is_paid(tmp_path: Path) -> None:
+    topic = '[[datasets.sales.topics]]\nname = "all"\nitem = "what"\nmax_items = 2\n'
+    with running(write_file(tmp_path, data='epsilon = 10\ndelta = "0.1"', more=topic)) as desk:
+        places = (f"/data/sales?topic=all&delta={delta}" for delta in ("1/1000", "0.0011"))
+        pages = _pages(desk, "ann", *places)
+    assert [said.count("δ is above 1/1,000") for said in pages] == [0, 1]
+
+
+def test_a_form_of_a_table_with_a_decimal_comma_takes_one(tmp_path: Path) -> None:
+    data = 'epsilon = 10\ndecimal = ","'
+    with running(write_file(tmp_path, data=data)) as desk:
+        page, ambiguous = _pages(
+            desk,
+            "ann",
+            "/data/sales?kind=above&threshold=100,5&epsilon=0,5",
+            "/data/sales?kind=above&threshold=1,500",
+        )
+        assert "Ask, and pay ε = 0.5" in page
+        assert "write 1500 or 1.500" in ambiguous
+        with desk.program("ann") as ann:
+            asked = question(kind="above", threshold="100,5", epsilon="0,5")
+            answer = ann.post(ASK, json=asked).json()["release"]
+    assert answer["question"]["epsilon"] == "1/2"
+    assert answer["question"]["threshold"] == "201/2"
 
 
 def test_lists_of_questions_name_the_topic(tmp_path: Path) -> None:
@@ -270,3 +308,67 @@ def test_a_start_with_hosts_says_where_the_desk_listens(tmp_path: Path) -> None:
         lines = greeting(desk, place_of(desk, "127.0.0.1", 8797), "127.0.0.1")
         desk.spool.close()
         assert lines[-1] == f"It listens on http://{words}"
+
+
+def _at_connect(pragma: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every connection to a ledger begins with this."""
+    begin = store._leave_transactions_to_us
+
+    def opened(connection: Any, record: object) -> None:
+        begin(connection, record)
+        connection.execute(pragma)
+
+    monkeypatch.setattr(store, "_leave_transactions_to_us", opened)
+
+
+def _fill(account: Any) -> None:
+    """Use up the room in the pages that the file has."""
+    with suppress(LedgerError):
+        for _ in range(1000):
+            account.reserve(Fraction(1, 10**9), "a release " * 100)
+
+
+FAILURES = {
+    "full": ("PRAGMA max_page_count = 1", "has no room left on the disk"),
+    "read-only": ("PRAGMA query_only = ON", "is read-only: this user must be allowed to write"),
+    "gone": (None, "is gone: there is no file"),
+    "damaged": (None, "is damaged or no ledger at all"),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_the_log_says_why_the_ledger_fails_and_the_client_does_not_learn_it(
+    desk: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
+) -> None:
+    pragma, words = FAILURES[failure]
+    file = tmp_path / "budget.db"
+    if pragma is not None:
+        _at_connect(pragma, monkeypatch)
+        desk.desk.ledger = Ledger(f"sqlite:///{file}")
+    if failure == "full":
+        _fill(desk.desk.ledger.account("sales"))
+    if failure == "gone":
+        file.unlink()
+    if failure == "damaged":
+        file.write_bytes(bytes(5000))
+    with desk.program("ann") as ann:
+        answer = ann.post(ASK, json=question())
+    assert answer.status_code == 503
+    assert answer.json()["error"].startswith("The ledger cannot be reached or written just now")
+    assert [line for line in desk.lines if line.startswith(f"the ledger {words}")]
+
+
+@pytest.mark.parametrize("pragma", [pragma for pragma, _ in FAILURES.values() if pragma])
+def test_a_check_finds_a_ledger_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pragma: str
+) -> None:
+    file = read_stewards_file(write_file(tmp_path))
+    assert check_desk(file)[0] == ["sales"]
+    open_desk(file).spool.close()
+    before = Ledger(file.ledger).entries("sales")
+    assert check_desk(file)[0] == []
+    assert Ledger(file.ledger).entries("sales") == before
+    _at_connect(pragma, monkeypatch)
+    _fill(Ledger(file.ledger).account("sales"))
+    with pytest.raises(LedgerError, match=r"read-only: this user|no room left on the disk"):
+        check_desk(file)

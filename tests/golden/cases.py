@@ -139,12 +139,12 @@ _PLANS: dict[str, dict[str, Any]] = {
     "max items": {"k": 4, "epsilon": 1, "max_items": 2},
 }
 _SIMULATED: dict[str, Callable[[], Any]] = {
-    "NoisyTopK": lambda: dpgap.NoisyTopK(3, 1),
+    "NoisyTopK": lambda: dpgap.NoisyTopK(3, 1, noise="laplace"),
     "NoisyMax": lambda: dpgap.NoisyMax(1, noise="staircase"),
     "JointTopK": lambda: dpgap.JointTopK(3, 1),
     "HybridTopK": lambda: dpgap.HybridTopK(1_000, 3, 1),
-    "SparseVector": lambda: dpgap.SparseVector(1_000, 2, 1),
-    "AdaptiveSparseVector": lambda: dpgap.AdaptiveSparseVector(1_000, 2, 1),
+    "SparseVector": lambda: dpgap.SparseVector(1_000, 2, 1, noise="laplace"),
+    "AdaptiveSparseVector": lambda: dpgap.AdaptiveSparseVector(1_000, 2, 1, noise="laplace"),
     "NoisyHistogram": lambda: dpgap.NoisyHistogram(1, reach=2),
     "Laplace": lambda: dpgap.Laplace(1),
     "CountHull": lambda: dpgap.CountHull(1, monotonic=True),
@@ -383,7 +383,7 @@ def _signed(thing: Any) -> Parts:
     every = {"": thing, **inner}
     return {
         "signature": {name: _signature(each) for name, each in every.items()},
-        "words": {name: each.__doc__ for name, each in every.items() if callable(each)},
+        "words": {name: inspect.getdoc(each) for name, each in every.items() if callable(each)},
     }
 
 
@@ -470,7 +470,7 @@ def cases() -> dict[str, Case]:
     """Every case by name."""
     found = {f"kinds/{name}": Case(partial(released, ask)) for name, ask in _kinds()}
     for name, mechanism in (
-        ("SparseVector", dpgap.SparseVector(1_000, 3, 1)),
+        ("SparseVector", dpgap.SparseVector(1_000, 3, 1, noise="laplace")),
         ("AdaptiveSparseVector", dpgap.AdaptiveSparseVector(1_000, 3, 1, noise="exponential")),
     ):
         found[f"streams/{name}"] = Case(partial(_streamed, mechanism))

@@ -165,6 +165,59 @@ def test_dropped(): dpgap.SparseVector(0, 1, 1).start(account=Account()).ask(3)
     assert "PytestUnraisableExceptionWarning: Exception ignored in: <function Run." in done.stdout
 
 
+@pytest.mark.parametrize("noise", ["laplace", "exponential"])
+@pytest.mark.parametrize("lines", [None, [8000, "100.5", 400, 90]])
+def test_a_ledger_archives_what_a_run_answered_and_the_key_hands_it_out(
+    tmp_path: Path, lines: list[Any] | None, noise: str
+):
+    ledger = dpgap.Ledger(f"sqlite:///{tmp_path}/budget.db")
+    account = ledger.create("errors", epsilon=2).of(key="20:00")
+    mechanism = dpgap.AdaptiveSparseVector(1000, 5, 1, monotonic=True, noise=noise)
+    with mechanism.start(account=account) as run:
+        answers = []
+        for place, count in enumerate((12, 9041, -3000, 5512)):
+            line = {} if lines is None else {"threshold": lines[place]}
+            answers.append(run.ask(count, **line))
+    above = [answer for answer in answers if answer.above]
+    with pytest.raises(dpgap.AlreadyCharged) as before:
+        mechanism.start(account=account)
+    again = dpgap.read_release(before.value.answered.document)
+    assert again.indices.tolist() == [1, 3] == [answers.index(answer) for answer in above]
+    assert again.processed == 4
+    assert again.gaps.tolist() == [answer.gap for answer in above]
+    assert again.branch_of.tolist() == [answer.branch for answer in above]
+    assert again.lower_bounds(0.9).tolist() == [run.lower_bound(answer, 0.9) for answer in above]
+    stated = None if lines is None else tuple(answer.threshold for answer in above)
+    assert again.thresholds == stated
+    p_values = [None, None] if again.p_values is None else again.p_values.tolist()
+    assert p_values == pytest.approx([answer.p_value for answer in above])
+    assert (again.spent, again.epsilon) == (run.spent, 1)
+    assert again.made.ledger.entry == before.value.answered.entry
+    assert ("threshold" in again.columns()) == (lines is not None)
+    assert str(dpgap.read_release(again.to_json())) == str(again)
+    assert ledger.verify() == []
+
+
+def test_a_run_that_found_nothing_is_archived_and_one_that_failed_is_not(tmp_path: Path):
+    budget = dpgap.Ledger(f"sqlite:///{tmp_path}/budget.db").create("errors", epsilon=3)
+    mechanism = dpgap.SparseVector(0, 2, 1, noise="exponential")
+    with mechanism.start(account=budget):
+        pass
+    again = dpgap.read_release(budget.document(1))
+    assert (again.indices.size, again.processed, again.thresholds) == (0, 0, None)
+    assert "Nothing was found above 0." in str(again)
+    with mechanism.start(account=budget) as run:
+        run.ask(-(10**6), threshold=10**6)
+    assert "Nothing was found above the threshold stated" in str(
+        dpgap.read_release(budget.document(3))
+    )
+    with suppress(KeyError), mechanism.start(account=budget) as run:
+        run.ask(10**6)
+        raise KeyError("of the caller")
+    assert len(budget.archive()) == 2
+    assert budget.reserved == 1
+
+
 def test_a_run_cannot_be_copied_or_pickled():
     run = dpgap.SparseVector(0, 1, 1).start()
     for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):

@@ -209,10 +209,12 @@ def test_a_run_says_what_a_release_says():
 
 
 def test_scales_and_shares_are_those_of_the_paper():
-    mechanism = dpgap.SparseVector(0, 4, "0.7", threshold_share="1/7")
+    mechanism = dpgap.SparseVector(0, 4, "0.7", threshold_share="1/7", noise="laplace")
     assert mechanism.threshold_law == LaplaceNoise(Fraction(10))
     assert mechanism.every_branch[0].law == LaplaceNoise(2 / (Fraction(6, 10) / 4))
-    monotonic = dpgap.SparseVector(0, 4, "0.7", threshold_share="1/7", monotonic=True)
+    monotonic = dpgap.SparseVector(
+        0, 4, "0.7", threshold_share="1/7", monotonic=True, noise="laplace"
+    )
     assert monotonic.every_branch[0].law == LaplaceNoise(1 / (Fraction(6, 10) / 4))
     assert math.isclose(
         best_threshold_share(10, monotonic=True), 1 / (1 + 10 ** (2 / 3)), abs_tol=1e-6
@@ -225,7 +227,7 @@ def test_scales_and_shares_are_those_of_the_paper():
 
 def test_margins_are_two_standard_deviations_of_the_branchs_own_noise():
     for monotonic, factor in ((False, 4), (True, 2)):
-        mechanism = dpgap.AdaptiveSparseVector(0, 5, "0.1", monotonic=monotonic)
+        mechanism = dpgap.AdaptiveSparseVector(0, 5, "0.1", monotonic=monotonic, noise="laplace")
         cheap, dear = mechanism.every_branch
         sigma = factor * math.sqrt(2) / float(cheap.charge)
         assert cheap.margin == math.ceil(sigma)
@@ -313,7 +315,9 @@ def test_one_sided_gaps_are_centred():
 @pytest.mark.parametrize("k", [1, 10])
 def test_the_lower_bound_covers_as_often_as_it_says(monotonic: bool, k: int):
     # A fine grid, so that the level can be met to a fraction of a percent.
-    mechanism = dpgap.AdaptiveSparseVector(0, k, "0.7", monotonic=monotonic, grid="1/64")
+    mechanism = dpgap.AdaptiveSparseVector(
+        0, k, "0.7", monotonic=monotonic, grid="1/64", noise="laplace"
+    )
     program = mechanism.in_steps()
     bits, runs = InsecureSeededBits(70), 1_000_000
     shared = program.threshold_law.floors(bits, runs)
@@ -328,7 +332,7 @@ def test_the_lower_bound_covers_as_often_as_it_says(monotonic: bool, k: int):
 
 
 def test_the_lower_bound_with_the_papers_rate_covers_too_little_in_general():
-    mechanism = dpgap.SparseVector(0, 10, "0.7", grid="1/64")
+    mechanism = dpgap.SparseVector(0, 10, "0.7", grid="1/64", noise="laplace")
     program = mechanism.in_steps()
     bits = InsecureSeededBits(71)
     noise = (

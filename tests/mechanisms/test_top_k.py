@@ -182,7 +182,7 @@ def _pair_law(scale: float, answers: list[int]) -> dict[tuple[int, int, int, int
 
 
 def test_a_million_pairs_of_winners_and_leads_follow_the_exact_law():
-    mechanism = dpgap.NoisyTopK(2, 2, monotonic=True)
+    mechanism = dpgap.NoisyTopK(2, 2, monotonic=True, noise="laplace")
     answers = [1, 1, 0]
     selection = select(mechanism, np.array(answers), 1_000_000, InsecureSeededBits(22))
     rows, counted = np.unique(
@@ -283,10 +283,21 @@ def test_one_answer_wins_without_a_gap():
 
 
 def test_noise_has_the_scale_of_the_paper():
-    assert dpgap.NoisyTopK(5, "0.7").law == LaplaceNoise(Fraction(100, 7))
-    assert dpgap.NoisyTopK(5, "0.7", monotonic=True).law == LaplaceNoise(Fraction(50, 7))
-    exponential = dpgap.NoisyTopK(5, "0.7", noise="exponential", sensitivity=3)
-    assert exponential.law == ExponentialNoise(Fraction(300, 7))
+    papers = dpgap.NoisyTopK(5, "0.7", noise="laplace")
+    assert papers.law == LaplaceNoise(Fraction(100, 7))
+    counts = dpgap.NoisyTopK(5, "0.7", monotonic=True, noise="laplace")
+    assert counts.law == LaplaceNoise(Fraction(50, 7))
+
+
+def test_noise_is_exponential_unless_stated():
+    assert dpgap.NoisyTopK(5, "0.7", sensitivity=3).law == ExponentialNoise(Fraction(300, 7))
+    for mechanism in (
+        dpgap.NoisyMax(1),
+        dpgap.SparseVector(0, 2, 1),
+        dpgap.AdaptiveSparseVector(0, 2, 1),
+    ):
+        assert mechanism.noise == "exponential"
+        assert mechanism.release([90, 50]).p_values is not None
 
 
 def test_real_answers_are_rounded_to_the_grid_and_the_sensitivity_up():

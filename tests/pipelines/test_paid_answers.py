@@ -1,6 +1,8 @@
 """What a ledger has paid for: archived before it is handed out, and shown again free of charge."""
 
 import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -107,6 +109,9 @@ def test_a_frame_has_no_name_so_each_answer_is_paid_for(account: LedgerAccount) 
     ask(sold(900), account)
     assert not ask(sold(900), account).made.again
     assert account.spent == 2
+    for call in (dpgap.top_k, dpgap.above, dpgap.count, dpgap.total, dpgap.Session.top_k):
+        words = " ".join((call.__doc__ or "").split())
+        assert "a frame has no name, so only a session knows its questions" in words
 
 
 def test_one_unit_more_does_not_decide_whether_a_paid_answer_is_shown(
@@ -195,6 +200,86 @@ def test_a_key_shows_no_answer_of_the_other_way_to_spend(account: LedgerAccount)
     ask_above(frame, request, adaptive=True)
     with pytest.raises(RefusedRequest, match="used for another request"):
         ask_above(frame, request, adaptive=False)
+
+
+def test_a_key_gets_its_own_answer_however_often_the_question_was_asked_since(
+    table: str, account: LedgerAccount
+) -> None:
+    request = account.of(key="monday")
+    first = ask(table, request)
+    newer = ask(table, account, fresh=True)
+    again = ask(table, request)
+    assert (again.made.ledger, again.to_json()) == (first.made.ledger, first.to_json())
+    assert again.made.ledger != newer.made.ledger
+    assert account.spent == 2
+
+
+def test_a_key_under_way_is_not_answered_by_somebody_else(
+    table: str, account: LedgerAccount
+) -> None:
+    request = account.of(key="monday")
+    counted = dpgap.counts(table, **FACTS)
+    with bits_are(FailingBits(ArithmeticError)), pytest.raises(ArithmeticError):
+        dpgap.top_k(counted, k=3, epsilon=1, account=request)
+    ask(table, account)
+    with pytest.raises(AlreadyCharged, match="entry 1, and is under way"):
+        ask(table, request)
+
+
+@pytest.fixture
+def next_period(account: LedgerAccount, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Renew the budget every day, and let a day pass."""
+
+    def pass_a_day() -> None:
+        account.ledger.steward("sales").renew(every="day", epsilon=100)
+        later = datetime.now(UTC) + timedelta(1)
+        at = later.isoformat(timespec="microseconds")
+        monkeypatch.setattr("dpgap.budget.store.Rows.now", lambda _: at)
+
+    return pass_a_day
+
+
+def test_a_key_whose_answer_was_free_keeps_it_after_a_renewal(
+    table: str, account: LedgerAccount, next_period: Callable[[], None]
+) -> None:
+    free = account.of("bob", key="tuesday")
+    first = ask(table, account)
+    for _ in range(2):
+        assert ask(table, free).to_json() == first.to_json()
+    next_period()
+    assert ask(table, free).to_json() == first.to_json()
+    assert account.spent == 1
+    assert not ask(table, account).made.again
+    assert ask(table, free).to_json() == first.to_json()
+    assert account.spent == 2
+    assert account.ledger.verify() == []
+    answered = free.answered("tuesday")
+    assert (answered.entry, answered.again) == (first.made.ledger.entry, True)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_key_whose_answer_was_free_is_refused_for_another_question(
+    fresh: bool, table: str, account: LedgerAccount
+) -> None:
+    ask(table, account)
+    free = account.of(key="tuesday")
+    ask(table, free)
+    with pytest.raises(RefusedRequest, match="used for another request"):
+        ask(table, free, k=4, fresh=fresh)
+    assert account.spent == 1
+
+
+def test_a_free_answer_takes_nothing_from_anybody(table: str, account: LedgerAccount) -> None:
+    account.ledger.steward("sales").allow("bob", "1/2")
+    ask(table, account)
+    account.ledger.steward("sales").close(reason="no more")
+    assert ask(table, account.of("bob", key="tuesday")).made.again
+    assert ask(table, account.of("bob")).made.again
+    (bob,) = (entry for entry in account.ledger.people("sales") if entry.person == "bob")
+    assert (bob.kind, bob.person_spent.epsilon) == ("again", 0)
+    assert bob.allowance is not None
+    assert bob.allowance.epsilon == Fraction(1, 2)
+    assert account.ledger.verify() == []
 
 
 def test_a_request_under_way_is_not_answered_twice(account: LedgerAccount) -> None:

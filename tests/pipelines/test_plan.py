@@ -44,7 +44,7 @@ def test_no_interval_is_wider_than_planned_whichever_route_is_taken(
     row = dpgap.plan(k=k, method="best", **options).rows[0]
     sized = dpgap.plan(k=k, method="best", **options, **stated).rows[0]
     pipeline = dpgap.MeasuredTopK(k, **options)
-    assert row.half_width == max(route.expectation().half_width for route in pipeline.routes)
+    assert row.half_width == max(route.expected_errors().half_width for route in pipeline.routes)
     ends = np.array([pipeline.release(counts).interval(0.95) for _ in range(60)])
     halves = (ends[..., 1] - ends[..., 0]) / 2
     assert (halves <= row.half_width + 1).all()
@@ -117,18 +117,18 @@ def test_methods_come_best_first_and_a_larger_split_measures_worse() -> None:
     ],
 )
 def test_noise_that_is_too_wide_for_floats_is_not_enough(facts: Any, error: int) -> None:
-    for row in dpgap.plan(k=10, error=error, **facts).rows:
+    options: Any = {"k": 10, "monotonic": False, **facts}
+    for row in dpgap.plan(error=error, **options).rows:
         assert 0.98 * error < row.error <= error
-        assert dpgap.plan(k=10, epsilon=row.epsilon, **facts)[row.method].error == row.error
+        assert dpgap.plan(epsilon=row.epsilon, **options)[row.method].error == row.error
 
 
 def test_a_plan_prints_and_tabulates() -> None:
     plan = dpgap.plan(k=10, epsilon=1, monotonic=True)
     assert "Nothing has been spent" in str(plan)
     assert "<table>" in plan._repr_html_()
-    assert "monotonic" not in plan.guarantee
-    any_kind = "answers of any kind (for a table, state monotonic=True: errors are smaller)"
-    assert any_kind in dpgap.plan(k=10, epsilon=1).guarantee
+    assert "For k = 10, counts that all move in the same direction (top-k)." in plan.guarantee
+    assert "answers of any kind" in dpgap.plan(k=10, epsilon=1, monotonic=False).guarantee
     assert list(plan.to_frame()["method"])[:3] == ["best", "joint", "ranked"]
     with pytest.raises(KeyError):
         plan["other"]
@@ -148,15 +148,20 @@ def test_a_plan_prints_and_tabulates() -> None:
         ({"epsilon": 1, "select": "all"}, "select"),
         ({"epsilon": 1, "split": 2}, "split"),
         ({"epsilon": 1, "adaptive": True}, "adaptive"),
-        ({"epsilon": 1, "counts": [5, 4]}, "counts and items must be given together"),
-        ({"epsilon": 1, "items": 9}, "counts and items must be given together"),
-        ({"epsilon": 1, "counts": [5, 4], "items": 9, "select": "above"}, "select='top-k' only"),
+        ({"epsilon": 1, "counts": [5, 4]}, "counts need items, and select='top-k'"),
+        ({"epsilon": 1, "counts": [5, 4], "items": 9, "select": "above"}, "select='top-k'"),
+        ({"epsilon": 1, "delta": 1e-6}, "delta needs max_items"),
+        ({"epsilon": 1, "delta": 1, "max_items": 3}, "delta must be at least 0 and less than 1"),
+        ({"epsilon": 1, "delta": 1e-6, "max_items": 3, "items": 9}, "items must be left out"),
+        ({"epsilon": 1, "delta": 1e-6, "max_items": 3, "grid": 0.5}, "grid must be left out"),
+        ({"epsilon": 1, "delta": 1e-6, "max_items": 3, "method": "joint"}, "method must be one of"),
+        ({"epsilon": 1, "items": 3, "method": "joint"}, "method must be one of 'best', 'ranked'"),
+        ({"epsilon": 1, "items": 2}, "k must be at most the number of items in the domain, 2"),
         ({"epsilon": 1, "counts": [4, 5], "items": 9}, "counts must not grow with the rank"),
         ({"epsilon": 1, "counts": [], "items": 9}, "counts must be numbers from 0 up"),
         ({"epsilon": 1, "counts": [-1], "items": 9}, "counts must be numbers from 0 up"),
         ({"epsilon": 1, "counts": {0: 5}, "items": 9}, "a rank in counts must be"),
         ({"epsilon": 1, "counts": {10: 5}, "items": 9}, "ranks up to items"),
-        ({"epsilon": 1, "counts": [5], "items": 3}, "items must be more than k"),
         ({"epsilon": 1, "counts": [5], "items": 2**60 + 1}, "items must be at most 2\\^60"),
         ({"epsilon": 1, "counts": [5], "items": 10**30}, "items must be at most 2\\^60"),
         ({"epsilon": 1, "method": "joint", "select": "above"}, "method must be one of 'best', "),

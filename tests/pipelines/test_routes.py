@@ -73,7 +73,7 @@ def test_every_route_can_be_asked_of_a_table_and_is_charged_once() -> None:
 def test_a_route_knows_its_error(kind: type[JointRoute | RankedRoute | PaperRoute]) -> None:
     counts = (160_000 / np.arange(1, 501) ** 1.1).astype(np.int64)
     route = kind.of(dpgap.MeasuredTopK(5, 1, monotonic=True), Fraction(1, 4), Fraction(1, 2))
-    expected = route.expectation()
+    expected = route.expected_errors()
     pipeline = dpgap.MeasuredTopK(5, "3/4", monotonic=True, split="1/3", method=kind.name)
     runs = dpgap.simulate(pipeline, counts, runs=4_000, seed=1)
     assert pipeline.route == route

@@ -3,9 +3,12 @@
 import copy
 import os
 import pickle
+from collections.abc import Callable, Iterator
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import pandas
 import pytest
 
@@ -206,3 +209,152 @@ def test_a_question_takes_a_limit_of_the_session_back() -> None:
     ask: dict[str, Any] = {"domain": ITEMS, "k": 1, "epsilon": 1}
     assert session.top_k("what", **ask).question.max_items == 1
     assert session.top_k("what", **ask, max_items=None).question.max_items is None
+
+
+ASKED: dict[str, Any] = {
+    "top_k": lambda session, **more: session.top_k("what", domain=ITEMS, k=1, epsilon=1, **more),
+    "above": lambda session, **more: session.above(
+        "what", domain=ITEMS, threshold=9, k=1, epsilon=1, **more
+    ),
+    "count": lambda session, **more: session.count(epsilon=1, where="paid > 1", **more),
+    "total": lambda session, **more: session.total("paid", at_most=5, epsilon=1, **more),
+    "in groups": lambda session, **more: session.top_k(
+        "what",
+        domain=ITEMS,
+        k=1,
+        epsilon=1,
+        by="where",
+        groups=["CH", "DE"],
+        max_groups=1,
+        **more,
+    ),
+    "unknown items": lambda session, **more: session.top_k(
+        "what", k=1, epsilon=1, delta="1e-9", max_items=1, **more
+    ),
+}
+
+
+@pytest.fixture(params=["a frame", "a file", "a frame and a ledger", "a file and a ledger"])
+def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dpgap.Session]:
+    """A session of every kind, with 9 to spend."""
+    table: Any = SOLD
+    if "file" in request.param:
+        table = tmp_path / "sold.csv"
+        SOLD.to_csv(table, index=False)
+    paying: dict[str, Any] = {"epsilon": 9, "delta": "1e-6"}
+    if "ledger" in request.param:
+        ledger = dpgap.Ledger(f"sqlite:///{tmp_path}/budget.db")
+        paying = {"account": ledger.create("sales", 9, delta="1e-6")}
+    with dpgap.Session(table, unit="who", **paying) as found:
+        yield found
+
+
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
+def test_an_equal_question_gets_the_answer_of_the_session_and_costs_nothing(
+    ask: Callable[..., Any], session: dpgap.Session
+) -> None:
+    first = ask(session)
+    spent = session.spent
+    again = ask(session)
+    assert (session.spent, session.remaining) == (spent, 9 - spent)
+    assert again.to_json() == first.to_json()
+    assert (first.made.again, again.made.again) == (False, True)
+    at = first.made.time.replace("T", " ")[:16]
+    words = (
+        f"Asked before at {at} UTC, nothing charged; fresh=True pays for the rows as they are now"
+    )
+    assert words in str(again)
+    assert words in again._repr_html_()
+    assert words not in str(first)
+    assert session.releases == (first,)
+    newer = ask(session, fresh=True)
+    assert not newer.made.again
+    assert session.spent > spent
+    assert ask(session).to_json() == newer.to_json()
+    assert session.releases == (first, newer)
+
+
+def test_an_equal_question_is_free_when_nothing_is_left() -> None:
+    session = dpgap.Session(SOLD, unit="who", epsilon=1)
+    first = session.top_k("what", domain=ITEMS, k=1, epsilon=1)
+    assert session.top_k("what", domain=ITEMS, k=1, epsilon=1).to_json() == first.to_json()
+    with pytest.raises(dpgap.BudgetExhausted):
+        session.top_k("what", domain=ITEMS, k=1, epsilon=1, fresh=True)
+    with pytest.raises(dpgap.BudgetExhausted):
+        session.top_k("what", domain=ITEMS, k=2, epsilon=1)
+
+
+def test_a_question_is_equal_however_it_is_put(tmp_path: Path) -> None:
+    (tmp_path / "items.txt").write_text("\n".join(ITEMS))
+    session = dpgap.Session(SOLD, unit="who", epsilon=1)
+    sums: dict[str, Any] = {"k": 1, "sum": "paid"}
+    session.top_k("what", domain=ITEMS, at_most=5, epsilon=1, **sums)
+    for domain in (tuple(ITEMS), str(tmp_path / "items.txt"), pandas.DataFrame({"a": ITEMS})):
+        release = session.top_k(
+            "what", domain=domain, at_most="5.0", epsilon="1.00", method="best", **sums
+        )
+        assert release.made.again
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"k": 2},
+        {"epsilon": "1/2"},
+        {"method": "paper"},
+        {"domain": ITEMS[::-1]},
+        {"where": "paid > 1"},
+        {"max_items": 1},
+        {"sum": "paid", "at_most": 5},
+        {"by": "where", "groups": ["CH"], "max_groups": 1},
+    ],
+)
+def test_another_question_is_paid_for(change: dict[str, Any], session: dpgap.Session) -> None:
+    asked: dict[str, Any] = {"domain": ITEMS, "k": 1, "epsilon": 1}
+    session.top_k("what", **asked)
+    assert not session.top_k("what", **asked | change).made.again
+
+
+def test_domains_that_stay_in_an_engine_are_told_apart() -> None:
+    with duckdb.connect() as connection:
+        sold, fruit, pulse = (
+            connection.sql(f"SELECT * FROM (VALUES {rows}) AS _({names})")
+            for rows, names in (
+                ("(1, 'fig'), (2, 'fig'), (3, 'pea')", "who, what"),
+                ("('fig'), ('oat')", "name"),
+                ("('pea'), ('oat')", "name"),
+            )
+        )
+        with dpgap.Session(sold, unit="who", epsilon=9000) as session:
+            for domain, label, is_again in (
+                (fruit, "fig", False),
+                (pulse, "pea", False),
+                (fruit, "fig", True),
+            ):
+                release = session.top_k("what", domain=domain, k=1, epsilon=1000)
+                assert (release.labels, release.made.again) == ((label,), is_again)
+            session.close()
+            assert session.top_k("what", domain=fruit, k=1, epsilon=1000).made.again
+
+
+def test_fresh_pays_for_the_rows_as_they_are_now() -> None:
+    sold = SOLD.copy()
+    session = dpgap.Session(sold, unit="who", epsilon=9000)
+    ask: dict[str, Any] = {"domain": ITEMS, "k": 1, "epsilon": 1000}
+    assert session.top_k("what", **ask).labels == ("fig",)
+    assert session.count(epsilon=1000).estimate == 900
+    sold["what"] = "pea"
+    sold["who"] = range(1800)
+    assert session.top_k("what", **ask).labels == ("fig",)
+    assert session.count(epsilon=1000).estimate == 900
+    assert session.top_k("what", **ask, fresh=True).labels == ("pea",)
+    assert session.count(epsilon=1000, fresh=True).estimate == 1800
+    assert session.releases[0].epsilon == 1000
+
+
+def test_one_unit_more_does_not_decide_whether_an_answer_is_free() -> None:
+    sold = SOLD.copy()
+    session = dpgap.Session(sold, unit="who", epsilon=9)
+    first = session.count(epsilon=1)
+    sold.loc[len(sold)] = [901, "oat", "CH", 1.0]
+    assert session.count(epsilon=1).to_json() == first.to_json()

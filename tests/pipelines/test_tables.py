@@ -1,7 +1,9 @@
 """From a table to a release in one call: the right items and words, and nothing charged early."""
 
+import warnings
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import polars
 import pytest
 
 import dpgap
+from dpgap.budget.account import Amount, InMemoryBudget
 from dpgap.budget.ledger import Ledger, LedgerAccount
 from dpgap.pipelines import tables
 from seams import SpyAccount
@@ -90,6 +93,33 @@ def test_replacing_takes_the_general_scales() -> None:
     usual = dpgap.top_k(SOLD, **ask)
     replaced = dpgap.top_k(SOLD, **ask, neighbours="replace")
     assert replaced.variances[0] > 1.1 * usual.variances[0]
+
+
+WEAK: dict[str, Any] = {
+    "top-k": partial(dpgap.top_k, item="what", domain=["item 1"], k=1, epsilon="20.01"),
+    "above": partial(dpgap.above, item="what", domain=["item 1"], threshold=9, k=1, epsilon=21),
+    "count": partial(dpgap.count, epsilon=99),
+    "items": partial(dpgap.top_k, item="what", k=1, epsilon=1, delta="0.0011", max_items=2),
+}
+
+
+@pytest.mark.parametrize("kind", WEAK)
+def test_a_promise_that_is_weak_is_said_to_be_before_it_is_charged(kind: str) -> None:
+    budget = InMemoryBudget(Amount(Fraction(100), Fraction(1, 10)))
+    ask = partial(WEAK[kind], unit="who")
+    what = "δ is above 1/1,000: " if kind == "items" else "ε is above 20, which promises hardly"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dpgap.PromiseWarning)
+        with pytest.raises(dpgap.PromiseWarning, match=what):
+            ask(SOLD, account=budget)
+        assert budget.spent == Amount(Fraction(0))
+        ask(SOLD, **({"delta": "1/1000"} if kind == "items" else {"epsilon": 20}))
+    with pytest.warns(dpgap.PromiseWarning, match=what) as told:
+        ask(SOLD, account=budget)
+    assert told[0].filename == __file__
+    assert budget.spent.epsilon > 0
+    with dpgap.Session(SOLD, unit="who", epsilon=50) as session, pytest.warns(dpgap.PromiseWarning):
+        session.count(epsilon=30)
 
 
 @pytest.mark.parametrize(

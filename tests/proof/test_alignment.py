@@ -21,6 +21,7 @@ from dpgap.proof import (
     replay,
 )
 from dpgap.proof.checker.alignment import find_cycle
+from dpgap.proof.checker.proving import search
 
 UNIT = LaplaceNoise(Fraction(1))
 
@@ -61,6 +62,31 @@ def test_a_wrong_output_is_refuted_and_replayed():
     with pytest.raises(Violation, match="the neighbour gives") as found:
         replay(Lazy(), proof.counterexample)
     assert found.value.condition == "output"
+    assert proof.counterexample.answers != proof.counterexample.neighbour
+    assert "\nshifts    0\ncost      0\n" in str(proof)
+
+
+def test_neighbours_of_a_counterexample_differ_if_they_can():
+    class Spendthrift(Noisy):
+        def align(self, answers, neighbour, noise, output):
+            return [2]
+
+    example = refuted(Spendthrift()).counterexample
+    assert example.answers != example.neighbour
+    assert (example.shifts, example.cost) == ((2,), 2)
+    violation, searched = search(Spendthrift(), 1)
+    assert violation.condition == "cost"
+    assert searched.cost == 2
+
+
+def test_an_alignment_that_fails_itself_has_no_shifts():
+    class Peeks(Noisy):
+        def align(self, answers, neighbour, noise, output):
+            return [output + 1]
+
+    proof = refuted(Peeks())
+    assert (proof.condition, proof.counterexample.shifts) == ("discrete", ())
+    assert "shifts " not in str(proof)
 
 
 def test_a_cost_above_epsilon_is_refuted_with_exact_numbers():
@@ -72,6 +98,8 @@ def test_a_cost_above_epsilon_is_refuted_with_exact_numbers():
     example = proof.counterexample
     moved = abs(example.answers[0] - example.neighbour[0])
     assert moved / Fraction(99, 100) > 1 >= moved
+    assert example.shifts == (example.answers[0] - example.neighbour[0],)
+    assert example.cost == moved / Fraction(99, 100)
     with pytest.raises(Violation, match="the shifts cost"):
         replay(Dear(), example)
 

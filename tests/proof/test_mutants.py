@@ -56,6 +56,11 @@ def test_every_mutant_is_refuted_and_the_counterexample_replays(name):
     mutant = MUTANTS[name]
     proof = mutant.judge()
     assert proof.verdict == "REFUTED"
+    example = proof.counterexample
+    if proof.condition != "delta":
+        assert example.neighbour != example.answers
+        assert len(example.shifts) == len(example.noise)
+        assert f"\ncost      {example.cost}\n" in str(proof)
     with pytest.raises(Violation) as found:
         mutant.replay(proof.counterexample)
     assert found.value.condition == proof.condition

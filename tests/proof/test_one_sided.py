@@ -43,7 +43,7 @@ class Paper(TopK):
     __slots__ = ()
 
     def align(self, answers, neighbour, noise, output):
-        return dpgap.NoisyTopK(self.k, 1).align(answers, neighbour, noise, output)
+        return dpgap.NoisyTopK(self.k, 1, noise="laplace").align(answers, neighbour, noise, output)
 
     def unalign(self, answers, neighbour, noise, output):
         return [-by for by in self.align(answers, neighbour, noise, output)]

@@ -6,6 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -159,6 +160,9 @@ CHANGES: list[tuple[str, str, Any]] = [
     ("max", "mechanisms.0.parameters.k", {"deep": [1]}),
     ("above-laplace", "branch_of", [9, 9]),
     ("above-laplace", "branch_of", [0, 1]),
+    ("above-laplace", "thresholds", ["7"]),
+    ("above-laplace", "thresholds", [7, 8]),
+    ("above-laplace", "thresholds", ["1" * 4000, "7"]),
     ("above-laplace", "processed", -1),
     ("above-laplace", "processed", 0),
     ("above-laplace", "spent", "2"),
@@ -212,7 +216,7 @@ def test_a_document_with_one_thing_wrong_is_refused(name: str, path: str, value:
 @pytest.mark.parametrize("name", sorted(DOCUMENTS))
 def test_a_document_that_lacks_a_field_is_refused(name: str):
     not_needed = {"guarantee", "interval", "items", "private", "labels"}
-    not_needed |= {"findings", "evidence", "measured_by"}
+    not_needed |= {"findings", "evidence", "measured_by", "thresholds"}
     for field in DOCUMENTS[name].keys() - not_needed:
         content = {key: value for key, value in DOCUMENTS[name].items() if key != field}
         with pytest.raises(DocumentError):
@@ -295,11 +299,38 @@ def _require_harmless(text: str) -> None:
     assert shown["document"].isascii()
 
 
-def test_half_a_letter_is_spelt_out():
-    release = dpgap.read_release(_but("table-top-k", "labels.0", "fig\ud800"))
+HALVES = [
+    *(("table-top-k", "labels.0"), ("table-top-k", "question.unit"), ("table-top-k", "guarantee")),
+    ("table-top-k", "mechanisms.0.parameters.noise"),
+]
+
+
+@pytest.mark.parametrize(("name", "path"), HALVES)
+def test_half_a_surrogate_is_refused(name: str, path: str):
+    text = _but(name, path, "fig\ud800")
+    whole = _but(name, path, "fig\U0001f350")
+    for half in (text, text.encode(), text.replace("\\ud800", "\udfff")):
+        with pytest.raises(DocumentError, match="half a character") as refused:
+            dpgap.read_release(half)
+        _require_clear(refused.value)
+    assert dpgap.read_release(whole)
+
+
+def test_half_a_surrogate_in_a_label_is_spelt_out_and_costs_no_release():
+    labels = ["fig\ud800", "pea"]
+    release = dpgap.NoisyTopK(k=1, epsilon=1000).release([50, 10], labels=labels)
     assert r"fig\ud800" in page(release)
     assert r"fig\ud800" in to_csv(release)
-    assert dpgap.read_release(release.to_json()).labels == release.labels
+    assert dpgap.read_release(release.to_json()).labels == (r"fig\ud800",)
+
+
+def test_half_a_surrogate_in_a_domain_costs_no_release():
+    sold = pandas.DataFrame({"who": ["ann"] * 9, "what": ["pea"] * 9})
+    domain = ["\ud800", "\ud801", "\ud802"]
+    release = dpgap.top_k(sold, unit="who", item="what", domain=domain, k=2, epsilon=1)
+    again = dpgap.read_release(release.to_json())
+    assert set(again.labels) <= {r"\ud800", r"\ud801", r"\ud802"}
+    assert again.to_frame()["item"].tolist() == list(again.labels)
 
 
 json_values = st.recursive(

@@ -164,3 +164,10 @@ def test_labels_of_every_type_name_the_rows_of_a_release():
     again = dpgap.read_release(release.to_json())
     assert repr(again.labels) == repr(release.labels) == repr(tuple(names))
     assert str(again) == str(release)
+
+
+def test_a_label_that_is_no_time_is_read_without_a_warning():
+    """NumPy 2.5 warns of times without a unit."""
+    found = read_label({"datetime64": "NaT"})
+    assert isinstance(found, np.datetime64)
+    assert np.isnat(found)

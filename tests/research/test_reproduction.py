@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,6 +28,9 @@ from dpgap.research.figures import draw
 from dpgap.research.page import as_markdown
 from dpgap.research.reproduction import ReproductionPlan, as_json, finished_figures, write
 from dpgap.simulation import simulate
+
+DOCS = Path(__file__).parents[2] / "docs"
+MECHANISMS = ("top-k", "sparse-vector", "adaptive-sparse-vector")
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +155,53 @@ def test_claims_are_judged_by_the_numbers():
     verdicts = [judge(results(value))[0].verdict for value in (40, 10)]
     assert verdicts == ["confirmed", "not confirmed"]
     assert judge([]) == []
+
+
+def test_ticks_of_a_drawing_are_different_numbers(kosarak):
+    series = "sparse-vector monotonic"
+    results = [
+        Result(3, "Kosarak", f"{series}: {measure}", k, 0.986 + 0.0005 * k, 1e-4, None, 9)
+        for k in range(2, 26)
+        for measure in ("answers", "precision", "F-measure")
+    ]
+    drawings = [draw(3, results, [kosarak]).decode()]
+    drawings += [path.read_text("utf-8") for path in (DOCS / "figures").glob("figure-*.svg")]
+    for drawing in drawings:
+        ticks = re.findall(r'x="([\d.]+)" y="([\d.]+)"[^>]*>([\d.]+)</text>', drawing)
+        of_axis: dict[str, list[tuple[float, float]]] = {}
+        for x, y, text in ticks:
+            of_axis.setdefault(x, []).append((float(y), float(text)))
+        ys_and_values = max(of_axis.values(), key=len)
+        values = [value for _, value in sorted(ys_and_values)]
+        for panel in np.split(values, np.flatnonzero(np.diff(values) > 0) + 1):
+            assert len(set(panel)) == len(panel) > 3
+
+
+def test_more_than_the_paper_states_is_no_confirmation():
+    def verdict(more: float) -> str:
+        series = {"adaptive-sparse-vector": 25 + more, "sparse-vector": 25.0}
+        series["sparse-vector with 2k"] = 50.0
+        points = [
+            Result(3, "d", f"{name} monotonic: {measure}", 25, value, 0.1, None, 10)
+            for name, value in series.items()
+            for measure in ("answers", "answers in branch 1", "precision", "F-measure")
+        ]
+        return judge(points)[0].verdict
+
+    verdicts = [verdict(more) for more in (9, 15.2, 21)]
+    assert verdicts == ["not confirmed", "confirmed", "more than stated"]
+
+
+@pytest.mark.parametrize("figure", [1, 2])
+def test_a_reduction_below_zero_is_explained(figure):
+    """On one's own data."""
+    names = [f"{name} {kind}" for name in MECHANISMS for kind in ("monotonic", "general")]
+    points = [Result(figure, "d", name, 25, -122.0, 0.1, 45.0, 10) for name in names]
+    for claim in judge(points):
+        assert claim.measured.count("-122.0 %")
+        assert "counts at these ranks are closer than the noise" in claim.remark
+    better = [point._replace(value=45.0) for point in points]
+    assert not any("closer than the noise" in claim.remark for claim in judge(better))
 
 
 @pytest.mark.parametrize("figure", [1, 2, 3, 4])

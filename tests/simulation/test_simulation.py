@@ -371,6 +371,16 @@ def test_a_subclass_with_its_own_program_is_run_as_written():
     assert dpgap.simulate(_Mutant(1, 1), [1, 2], runs=3).outputs == ["mutated"] * 3
 
 
+@pytest.mark.parametrize("off_by", [-1, 1])
+def test_a_simulation_with_a_wrong_number_of_outputs_is_refused(off_by: int):
+    class Miscounting:
+        def simulate(self, answers, runs, rng):
+            return [0] * (runs + off_by)
+
+    with pytest.raises(ValueError, match="Miscounting must return one output for each of 7 runs"):
+        dpgap.simulate(Miscounting(), [1, 2], runs=7)
+
+
 def test_generators_of_outcomes_are_run_to_their_end():
     class Streamed:
         def run(self, answers, noise):

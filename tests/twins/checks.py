@@ -3,8 +3,8 @@
 - Labels are the same in type and letters.
 - Counts move by at most one and all the same way; bounded answers by no more than they say, of no
   more items and groups than they say. So no unit moves what another one keeps.
-- What was done up to the count of counts is the same. After it, it is the same as long as the same
-  items won, on the same route, and the same of them were present.
+- What was done up to the count of counts is the same, with every literal and parameter of the
+  statements. After it, it is the same as long as as many items won, on the same route.
 - A route is the one that the released look decides on.
 - The public facts of both are the same, but for where the tables are.
 - Both are refused or neither, before any charge, in words that show nothing of a row. What is no
@@ -21,6 +21,7 @@ import os
 import sys
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -129,8 +130,9 @@ def _differences(base: Side, twin: Side, malformed: bool) -> list[str]:
         if base.facts != twin.facts:
             found.append(f"other facts: base {base.facts}, twin {twin.facts}")
         found += _decisions("up to the count of counts", base.before, twin.before)
-        if _same_winners(base, twin):
+        if _as_many_winners(base, twin):
             found += _decisions("after the count of counts", base.after, twin.after)
+        if _same_winners(base, twin):
             found += _of_same_winners(base, twin)
         if base.order != twin.order:
             found.append(f"another order: base {base.order}, twin {twin.order}")
@@ -323,6 +325,17 @@ def _moves(base: dict[Any, int], twin: dict[Any, int], limits: Limits) -> list[s
     if len({group for group, _ in moved}) > limits.groups:
         found.append(f"too many groups move: not {limits.groups}")
     return found
+
+
+def _as_many_winners(base: Side, twin: Side) -> bool:
+    """Whether both released as many items of each group, on the same route."""
+    if base.winners is None or twin.winners is None or base.route != twin.route:
+        return False
+    return _sizes(base.winners) == _sizes(twin.winners)
+
+
+def _sizes(winners: Sequence[Any]) -> Counter[Any]:
+    return Counter(group for group, _ in winners)
 
 
 def _same_winners(base: Side, twin: Side) -> bool:

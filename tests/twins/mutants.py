@@ -24,6 +24,7 @@ from dpgap.data.engines import counted
 from dpgap.data.engines.base import Engine
 from dpgap.data.engines.counted import CountsInEngine
 from dpgap.data.engines.duckdb import DuckDB
+from dpgap.data.engines.sqlite import SQLiteRows
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.data.sources import Source
 from dpgap.estimates.errors import COINS
@@ -46,6 +47,16 @@ class Mutant(NamedTuple):
     """The first to try."""
     says: str
     """A pattern of what the difference that is found says."""
+
+
+def _counted_in_sqlite() -> AbstractContextManager[Any]:
+    """Rows are grouped by what SQLite stores, before anything is read."""
+    right = counts._with_rows_of_sqlite
+
+    def grouped_there(source: Source, names: Any) -> Source:
+        return right(source, names) if isinstance(source.table, SQLiteRows) else source
+
+    return mock.patch.object(counts, "_with_rows_of_sqlite", grouped_there)
 
 
 def _order_by_absence(kind: Any) -> Callable[[], AbstractContextManager[Any]]:
@@ -105,12 +116,33 @@ def _by_width() -> AbstractContextManager[Any]:
     """Look-ups whose statement shows how wide a count is."""
     right = Engine.members
 
-    def members(engine: Any, frozen: Any, wanted: Any) -> Any:
-        kind = "TINYINT" if max(units for units, _ in wanted) < 128 else "SMALLINT"
+    def members(engine: Any, frozen: Any, counts: Any, indices: Any) -> Any:
+        kind = "TINYINT" if max(counts) < 128 else "SMALLINT"
         frozen.to_native().query("counted", f"SELECT CAST(1 AS {kind})").fetchall()
-        return right(engine, frozen, wanted)
+        return right(engine, frozen, counts, indices)
 
     return mock.patch.object(Engine, "members", members)
+
+
+def _in_the_statement() -> AbstractContextManager[Any]:
+    """Look-ups whose statement names the counts of the winners."""
+
+    @contextmanager
+    def hidden(engine: Any, numbers: Any) -> Iterator[Any]:
+        columns = ", ".join(f"unnest({list(each)}) AS {name}" for name, each in numbers.items())
+        size = len(next(iter(numbers.values())))
+        query = f"SELECT {columns}, unnest(range({size})) AS position"
+        yield nw.from_native(engine._relation.query("counted", query))
+
+    return mock.patch.object(DuckDB, "hidden", hidden)
+
+
+def _without_pads() -> AbstractContextManager[Any]:
+    """Numbers that are masked by nothing."""
+    return _all_of(
+        mock.patch.object(DuckDB, "hidden", Engine.hidden),
+        mock.patch("dpgap.data.engines.duckdb._PAD", "0::BIGINT"),
+    )
 
 
 def _texts_as(change: Callable[[Any], Any]) -> Callable[[], AbstractContextManager[Any]]:
@@ -396,6 +428,8 @@ MUTANTS: dict[str, Mutant] = {
     "short-lines": Mutant(_read_by(_SHORT), "csv", "counts", 1, "only one is refused"),
     "columns-by-rows": Mutant(_columns_by_rows, "polars", "counts", 0, "other facts"),
     "width-of-literals": Mutant(_by_width, "duckdb", "top-1", 0, "other statements"),
+    "count-in-a-statement": Mutant(_in_the_statement, "duckdb", "top-1", 0, "other statements"),
+    "without-pads": Mutant(_without_pads, "duckdb", "top-4", 0, "other statements"),
     "fixed-width": Mutant(_FIXED, "pyarrow", "counts", 11, _TWO),
     "without-case": Mutant(_LOWER, "pandas", "counts", 50, _TWO),
     "route-by-total": Mutant(
@@ -416,6 +450,7 @@ MUTANTS: dict[str, Mutant] = {
     "floats-with-a-point": Mutant(
         _floats_with_a_point, "pandas-objects", "unknown", 28, "counts move"
     ),
+    "counted-in-sqlite": Mutant(_counted_in_sqlite, "sqlite", "counts", 23, "only one is refused"),
     "dollar": Mutant(_dollar, "polars", "counts", 13, _TWO),
     "coin": Mutant(_coin_beside_the_largest, "pandas", "first", 2, "coin has nothing to do"),
     "divided-by-nothing": Mutant(

@@ -67,6 +67,15 @@ FLOATS = [
     *(-(2.0**63), 2.0**63, 2.0**53, 9.223372036854775e18, 65557.0, 1e12),
 ]
 
+NOT_UTF_8 = b"\xff"
+"""Bytes that the tables of SQLite hold as text."""
+
+STORED: list[Any] = [
+    *(1, 2, 1.0, 1.5, -0.0, 1e300, math.inf, "01", "1 ", "fig", "FIG", "", "true", "yes", "1\0"),
+    *(b"1", b"fig", NOT_UTF_8, 2**63 - 1, "2024-01-31", 2460340.5, 1706659200, None),
+]
+"""Values of every storage class of SQLite."""
+
 
 def odd_text(rng: Random, known: list[str], longest: int) -> str:
     """Text that is like none, or almost like a known one; seldom very long."""
@@ -116,10 +125,11 @@ OBJECTS: list[Any] = [
     *(Decimal("7.0"), Decimal("NaN"), Decimal("sNaN"), Decimal("-inf"), Decimal("1e999999")),
     *(Decimal("-0"), Decimal("0.1"), -0.0, math.nan, math.inf, 10**5000, -(2**64), 2**63),
     *(b"7", bytearray(b"7"), (1,), [1], {1: 2}, {7}, Fraction(7), object, _Hostile(), _Text("fig")),
-    *(None, pandas.NA, pandas.NaT, np.datetime64("NaT"), np.timedelta64(7, "D"), np.str_("fig")),
-    *(date(2024, 1, 31), datetime(2024, 1, 31), datetime(2024, 1, 31, 12), time(12)),
-    *(datetime(2024, 1, 31, 12, tzinfo=UTC), pandas.Timestamp("2024-01-31", tz="Asia/Tokyo")),
-    *(np.datetime64("2024-01-31"), pandas.Timestamp(7), datetime(9999, 12, 31), timedelta(7)),
+    *(None, pandas.NA, pandas.NaT, np.datetime64("NaT", "s"), np.timedelta64(7, "D")),
+    *(np.str_("fig"), date(2024, 1, 31), datetime(2024, 1, 31), datetime(2024, 1, 31, 12)),
+    *(time(12), datetime(2024, 1, 31, 12, tzinfo=UTC)),
+    *(pandas.Timestamp("2024-01-31", tz="Asia/Tokyo"), np.datetime64("2024-01-31")),
+    *(pandas.Timestamp(7), datetime(9999, 12, 31), timedelta(7)),
     *(datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=9))), pandas.Period("2024-01")),
     *(np.datetime64("12000-01-01", "s"), np.datetime64("-044-03-15", "s"), np.float16(0.1)),
     *(pandas.Interval(0, 7), UUID(int=7), "7", "true", "fig\0", f"{MARK} \udc80", "x" * 10**5),

@@ -8,10 +8,12 @@ import codecs
 import csv
 import gzip
 import json
+import sqlite3
 import uuid
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -26,7 +28,7 @@ import pyarrow.parquet
 
 from twins.neighbours import RANGES, Raw, Row, Twins, make_twins, widen
 from twins.odd_lines import odd_csv, odd_european, odd_fimi, odd_json
-from twins.odd_values import OBJECTS, same_in_other_words
+from twins.odd_values import NOT_UTF_8, OBJECTS, STORED, same_in_other_words
 
 _ARROW = {
     "text": pyarrow.string(),
@@ -384,6 +386,55 @@ class IbisDuckDB(Reader):
         return database.read_parquet(path)
 
 
+class SQLite(Reader):
+    """Any value in a column of any type; half of the tables are Ibis frames."""
+
+    declared: ClassVar[dict[str, Sequence[str]]] = {
+        "text": ("TEXT", "", "INTEGER", "BOOLEAN", "VARCHAR(9)", "BLOB", "TEXT COLLATE NOCASE"),
+        "whole": ("INTEGER", "BIGINT", "TINYINT", "BOOLEAN", "", "TEXT", "NUMERIC", "DATE"),
+        "float": ("REAL", "", "INTEGER", "DOUBLE", "NUMERIC", "TIMESTAMP"),
+    }
+
+    def twins(self, rng: Random, domains: Sequence[str], wide: bool = False) -> Twins:
+        """One unit that brings values of every storage class."""
+        twins = super().twins(rng, domains, wide)
+        whose = twins.more[0][0] if twins.more else None
+        if rng.random() < 0.3:
+            whose = rng.choice([*STORED, 0.5, -1e300])
+        more: list[Row] = [
+            (whose, *(rng.choice([value, *STORED]) for value in row[1:])) for row in twins.more[:40]
+        ]
+        return replace(twins, more=more)
+
+    def table(self, twins: Twins, rows: list[Row]) -> Any:
+        path, names = self._path(".db"), COLUMNS[: len(twins.kinds)]
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute("PRAGMA synchronous = off")
+            # A unit keeps its name, whatever type the other columns have.
+            kinds = [twins.kinds[0].replace("whole", "INTEGER").replace("float", "REAL")]
+            for kind in twins.kinds[1:]:
+                declared = self.declared[kind]
+                kinds.append(declared[twins.look % len(declared)])
+            listed = ", ".join(map(" ".join, zip(names, kinds, strict=True)))
+            database.execute(f"CREATE TABLE sold ({listed})")
+            # All tables hold every storage class, so every reader of a value is entered.
+            rest = len(names) - 1
+            of_all = [(None, *[value] * rest) for value in STORED]
+            of_all += [(value, *[None] * rest) for value in STORED]
+            for row in [*of_all, *rows]:
+                marks = ["CAST(? AS TEXT)" if each == NOT_UTF_8 else "?" for each in row]
+                database.execute(f"INSERT INTO sold VALUES ({', '.join(marks)})", row)
+            database.execute("CREATE TABLE names (label TEXT)")
+            if not isinstance(twins.labels, range):
+                database.executemany("INSERT INTO names VALUES (?)", zip(twins.labels))
+        if twins.look % 2 or twins.domain_kind == "table":
+            return f"sqlite://{path}?table=sold"
+        return ibis.sqlite.connect(path).table("sold")
+
+    def column(self, table: Any, twins: Twins) -> Any:
+        return "names:label"
+
+
 class Postgres(Reader):
     cost = 10
 
@@ -439,6 +490,7 @@ READERS: dict[str, type[Reader]] = {
     "pyarrow": PyArrow,
     "duckdb": DuckDB,
     "ibis": IbisDuckDB,
+    "sqlite": SQLite,
     "postgres": Postgres,
     "spark": Spark,
 }

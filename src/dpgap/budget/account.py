@@ -209,12 +209,14 @@ class Answered:
     """The reservation, the state and the document of a request with a key.
 
     `entry` is the number of the reservation. `state` is `UNDER_WAY` (or broken off), "settled" or
-    "written off". `document` is what was released, if it was archived.
+    "written off". `document` is what was released, if it was archived. `again` says whether another
+    request paid for it, so that this one is free.
     """
 
     entry: int
     state: str
     document: str | None
+    again: bool = False
 
 
 def tells_too_much(document: str) -> bool:
@@ -258,8 +260,12 @@ class Archive(Account, Protocol):
     def reserve_for(self, request: Request) -> ArchiveReservation:
         """Set aside what the request can cost, or raise an error and change nothing."""
 
-    def paid(self, identity: str) -> str | None:
-        """The newest document of this question; None if the question was never paid for."""
+    def free_answer(self, request: Request, fresh: bool) -> str | None:
+        """The newest document of a question that was paid for, unless fresh noise is wanted.
+
+        The key of the account comes first: if it was used, its state or its document is raised, as
+        `AlreadyCharged`. If it was not, it is kept for the document.
+        """
 
     def answered(self, key: str) -> Answered | None:
         """The state of the request with this key; None if it was never charged."""

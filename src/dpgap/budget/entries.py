@@ -41,6 +41,7 @@ from dpgap.budget.account import NOTHING, Amount, BudgetExhausted
 from dpgap.exact.parameters import readable_down, readable_up
 
 CREATE, RESERVE, SETTLE = "create", "reserve", "settle"
+AGAIN = "again"
 RAISE, LOWER, CLOSE = "raise", "lower", "close"
 ALLOW, WRITE_OFF, BIND, MIGRATE = "allow", "write-off", "bind", "migrate"
 RENEW, NEW_PERIOD = "renew", "new-period"
@@ -55,6 +56,11 @@ _NUMBER = re.compile("-?[0-9]+(/[0-9]+)?")
 @public
 class LedgerError(RuntimeError):
     """The ledger cannot be read or written, so nothing may be released."""
+
+    def __init__(self, words: str, why: str = "") -> None:
+        super().__init__(words)
+        self.why = why
+        """What is wrong with it, without its address: for a log."""
 
 
 class WrongClock(LedgerError):  # noqa: N818 - it says what is wrong
@@ -325,7 +331,8 @@ def _read_renewal(content: Any) -> Renewal:
 # A data set's book opens with its total (ε, δ). A release first *reserves* the most it can cost and
 # then *settles* to what it did cost. A steward raises, lowers or closes the total, gives people
 # allowances, writes off reservations that nobody will settle, states the table that the budget is
-# for, and says how it is renewed. The first charge of a period renews it. Each kind of entry has a
+# for, and says how it is renewed. A request that gets an earlier answer *again* costs nothing, and
+# leaves its key. The first charge of a period renews it. Each kind of entry has a
 # rule in `_KINDS`: with it, `following` makes the next entry from the last one, or refuses.
 #
 # Every entry has the balance after it and the hash of the entry before it. `flaws` makes every
@@ -458,6 +465,17 @@ def _settle(balance: Balance, asked: Entry, ended: Entry) -> dict[str, Any]:
     return changes
 
 
+def _again(_: Balance, asked: Entry) -> dict[str, Any]:
+    """Keep the key of a request whose answer an earlier reservation paid for; it costs nothing.
+
+    "paid_by" in `extra` is the number of this reservation.
+    """
+    paid_by = asked.extra.get("paid_by")
+    if not (type(paid_by) is int and 0 < paid_by < asked.number and asked.key):
+        raise ValueError("an earlier reservation must have paid for an answer with this key")
+    return {}
+
+
 def _set_total(balance: Balance, asked: Entry) -> dict[str, Any]:
     """Raise or lower the total, though never below what is spent and reserved."""
     last, kind, total = balance.last, asked.kind, asked.charge
@@ -575,6 +593,7 @@ _KINDS = {
     RESERVE: Kind(("charge", "purpose", "key", "extra"), _reserve),
     SETTLE: Kind(("charge", "extra"), _settle),
     WRITE_OFF: Kind((), _settle),
+    AGAIN: Kind(("purpose", "key", "extra"), _again),
     MIGRATE: Kind(("version", "archived"), _migrate),
     RAISE: Kind(("charge",), _set_total),
     LOWER: Kind(("charge",), _set_total),

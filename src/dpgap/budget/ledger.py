@@ -27,7 +27,15 @@ from typing import Any
 
 from dpgap._package import public
 from dpgap.budget import entries, requests
-from dpgap.budget.account import Amount, Answered, Request, granted, rounded_up, tells_too_much
+from dpgap.budget.account import (
+    AlreadyCharged,
+    Amount,
+    Answered,
+    Request,
+    granted,
+    rounded_up,
+    tells_too_much,
+)
 from dpgap.budget.entries import Author, Balance, Entry, UnreadableEntry
 from dpgap.budget.entries import LedgerError as LedgerError
 from dpgap.budget.requests import ChargedRequest, Quota
@@ -422,22 +430,59 @@ class LedgerAccount:
             self.require_book(rows)
             same = request.identity if self.joins else None
             balance, found = ledger._balance(rows, name, person, key=self.key, identity=same)
-            for entry in found:
-                if self.key is not None and entry.key == self.key:
-                    raise requests.charged_before(rows, entry, request)
-            if same is not None:
-                requests.refuse_if_under_way(rows, found, same)
-            stated = requests.facts_of(rows, balance.last)
-            requests.refuse_contradiction(name, stated, request.facts)
-            if self.quota is not None:
-                requests.refuse_beyond(rows, balance.last, person, self.quota)
-            author = ledger._author(person, self.reason, person)
-            requests.require_clock(rows, balance.last, author.at)
-            balance = ledger._renewed(rows, balance, person)
-            asked = {"charge": charge, "purpose": request.purpose, "key": self.key}
-            asked["extra"] = requests.asked_by(request)
-            entry = rows.append(entries.following(balance, entries.RESERVE, author, **asked))
-        return LedgerReservation(ledger, entry)
+            requests.refuse_used_key(rows, found, self.key, request)
+            joined = requests.under_way(rows, found, same)
+            if joined is None:
+                stated = requests.facts_of(rows, balance.last)
+                requests.refuse_contradiction(name, stated, request.facts)
+                if self.quota is not None:
+                    requests.refuse_beyond(rows, balance.last, person, self.quota)
+                author = ledger._author(person, self.reason, person)
+                requests.require_clock(rows, balance.last, author.at)
+                balance = ledger._renewed(rows, balance, person)
+                asked = {"charge": charge, "purpose": request.purpose, "key": self.key}
+                asked["extra"] = requests.asked_by(request)
+                entry = rows.append(entries.following(balance, entries.RESERVE, author, **asked))
+                return LedgerReservation(ledger, entry)
+            self._keep_key(rows, balance, joined, request)
+            answered = replace(requests.answered_by(rows, joined), again=True)
+        words = f"entry {joined.number} asks the same question and is {answered.state}"
+        raise AlreadyCharged(f"{words}: it is not charged again", answered)
+
+    def free_answer(self, request: Request, fresh: bool) -> str | None:
+        """The newest document of a question that was paid for, unless fresh noise is wanted.
+
+        If the budget renews, only documents of the current period count. The key comes first: if it
+        was used, `AlreadyCharged` has its own answer. Otherwise it is kept for this document.
+        """
+        ledger, name, person = self.ledger, self.dataset, self.person or self.ledger._user
+        if self.key is not None:
+            with ledger._store.reading() as rows:
+                found = rows.find(name, key=self.key)
+                requests.refuse_used_key(rows, found, self.key, request)
+        paid = None if fresh or request.identity is None else self._paid(request.identity)
+        if paid is None:
+            return None
+        reservation, document = paid
+        if self.key is not None:
+            with ledger._store.writing(name) as rows:
+                balance, found = ledger._balance(rows, name, person, key=self.key)
+                requests.refuse_used_key(rows, found, self.key, request)
+                self._keep_key(rows, balance, reservation, request)
+        return document
+
+    def _keep_key(self, rows: Rows, balance: Balance, reservation: Entry, request: Request) -> None:
+        """Keep the key, if there is one, for the answer that a reservation pays for."""
+        if self.key is None:
+            return
+        person = self.person or self.ledger._user
+        if self.quota is not None:
+            requests.refuse_beyond(rows, balance.last, person, self.quota, is_free=True)
+        author = self.ledger._author(person, self.reason, person)
+        requests.require_clock(rows, balance.last, author.at)
+        kept = {"purpose": reservation.purpose, "key": self.key}
+        extra = {**(request.extra or {}), "paid_by": reservation.number}
+        rows.append(entries.following(balance, entries.AGAIN, author, **kept, extra=extra))
 
     def require_book(self, rows: Rows) -> None:
         """Refuse a book that lacks what was seen before; this account has seen nothing."""
@@ -447,16 +492,26 @@ class LedgerAccount:
 
         If the budget renews, only documents of the current period count.
         """
+        paid = self._paid(identity)
+        return None if paid is None else paid[1]
+
+    def _paid(self, identity: str) -> tuple[Entry, str] | None:
+        """The newest document of a question, with the reservation that paid for it."""
         last = self.ledger._now(self.dataset, "").last
         with self.ledger._store.reading() as rows:
             first = rows.period_start(last)
-            return requests.document_of(rows, self.dataset, first, identity=identity)
+            return requests.archived(rows, self.dataset, first, identity=identity)
 
     def answered(self, key: str) -> Answered | None:
         """The state of the request with this key; None if it was never charged."""
         with self.ledger._store.reading() as rows:
-            found = [each for each in rows.find(self.dataset, key=key) if each.key == key]
-            return requests.answered_by(rows, found[0]) if found else None
+            entry = rows.keyed(self.dataset, key)
+            return None if entry is None else requests.answered_by(rows, entry)
+
+    def keyed(self, key: str) -> Entry | None:
+        """The entry of the request with this key: it was charged, or its answer was free."""
+        with self.ledger._store.reading() as rows:
+            return rows.keyed(self.dataset, key)
 
     def requests(self, last: int, before: int | None = None) -> list[ChargedRequest]:
         """The last few requests that were charged, oldest first.

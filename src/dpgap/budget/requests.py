@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 from dpgap.budget import account
 from dpgap.budget.account import UNDER_WAY, RefusedRequest, Request, rounded_up
 from dpgap.budget.entries import (
+    AGAIN,
     RESERVE,
     SETTLE,
     Entry,
@@ -289,6 +290,8 @@ _AT_ONCE = 50
 """How many documents are read in one transaction."""
 _LATELY = timedelta(minutes=1)
 """How long a reservation that is not settled counts as under way."""
+_FREE = 10
+"""How many keys of free answers are kept in a day for each request that may be charged."""
 
 
 def require_day(name: str, day: object) -> str:
@@ -351,7 +354,13 @@ def stating(facts: Facts | None, others: Others, meant: str | None) -> dict[str,
 
 
 def document_of(rows: Rows, dataset: str, first: int = 0, **wanted: Any) -> str | None:
-    """A document, by the number of its settlement or by its question, if it is what was paid for.
+    """A document, by the number of its settlement or by its question; None if there is none."""
+    found = archived(rows, dataset, first, **wanted)
+    return None if found is None else found[1]
+
+
+def archived(rows: Rows, dataset: str, first: int = 0, **wanted: Any) -> tuple[Entry, str] | None:
+    """A document as `document_of` finds it, with the reservation that paid for it.
 
     Documents that were paid for before the entry `first` are left out. It must agree with its
     entries, and they with their hashes, else it is a `LedgerError`.
@@ -363,12 +372,13 @@ def document_of(rows: Rows, dataset: str, first: int = 0, **wanted: Any) -> str 
     ended = getattr(settlement, "reservation", None)
     reservation = None if ended is None else rows.entry(dataset, number=ended)
     is_sealed = all(it and it.hash == it.seal() for it in (settlement, reservation))
-    if not (settlement and is_sealed and _matches(kept, settlement, reservation)):
+    is_proven = settlement is not None and is_sealed and _matches(kept, settlement, reservation)
+    if reservation is None or not is_proven:
         raise LedgerError(
             f"the document of entry {kept.number} does not agree with the entry that paid for it: "
             "it is not shown, see `verify`"
         )
-    return kept.document
+    return reservation, kept.document
 
 
 def documents_of(store: Store, dataset: str, first: int = 0) -> Iterator[Document]:
@@ -464,45 +474,64 @@ class ChargedRequest(NamedTuple):
         return self.ending is not None and "document" in self.ending.extra
 
 
-def answered_by(rows: Rows, reservation: Entry) -> account.Answered:
-    """The state and the document of the request that made a reservation."""
+def paid_by(rows: Rows, entry: Entry) -> Entry:
+    """The reservation that pays for a request with a key: its own, or an earlier one."""
+    if entry.kind != AGAIN:
+        return entry
+    number = entry.extra["paid_by"]
+    reservation = rows.entry(entry.dataset, number=number)
+    if reservation is None:
+        raise LedgerError(f"entry {number}, which paid for request {entry.key!r}, is missing")
+    return reservation
+
+
+def answered_by(rows: Rows, entry: Entry) -> account.Answered:
+    """The state and the document of the request that made an entry."""
+    reservation = paid_by(rows, entry)
     ended = rows.entry(reservation.dataset, reservation=reservation.number)
     kept = None if ended is None else document_of(rows, ended.dataset, number=ended.number)
-    return account.Answered(reservation.number, ChargedRequest(reservation, ended).state, kept)
+    state = ChargedRequest(reservation, ended).state
+    return account.Answered(reservation.number, state, kept, entry.kind == AGAIN)
 
 
-def charged_before(rows: Rows, entry: Entry, request: Request) -> Exception:
-    """The error for a request whose key was used before."""
-    same = (entry.charge.epsilon, entry.extra.get("identity"), entry.purpose)
+def refuse_used_key(rows: Rows, found: Iterable[Entry], key: str | None, request: Request) -> None:
+    """Refuse to charge a request whose key was used before. Only `AlreadyCharged` answers it."""
+    entry = next((entry for entry in found if key is not None and entry.key == key), None)
+    if entry is None:
+        return
+    reservation = paid_by(rows, entry)
+    same = (reservation.epsilon, reservation.extra.get("identity"), reservation.purpose)
     if same != (rounded_up(request.epsilon), request.identity, request.purpose):
-        return account.KeyUsed(
-            f"request key {entry.key!r} was used for another request, {entry.purpose!r}: use a "
-            "new key for each request"
+        raise account.KeyUsed(
+            f"request key {key!r} was used for another request, {entry.purpose!r}: use a new key "
+            "for each request"
         )
     answered = answered_by(rows, entry)
     state = answered.state.replace(UNDER_WAY, f"{UNDER_WAY}, or was interrupted")
-    words = f"request {entry.key!r} was charged before, as entry {entry.number}, and is {state}"
-    return account.AlreadyCharged(f"{words}: it is never charged again", answered)
+    words = f"request {key!r} was charged before, as entry {answered.entry}, and is {state}"
+    raise account.AlreadyCharged(f"{words}: it is never charged again", answered)
 
 
-def refuse_if_under_way(rows: Rows, found: list[Entry], identity: str) -> None:
-    """Refuse to charge a question that another request asked a moment ago."""
+def under_way(rows: Rows, found: list[Entry], identity: str | None) -> Entry | None:
+    """The reservation of a question that another request asked a moment ago."""
     now = datetime.now(UTC)
     since, until = (at.isoformat(timespec="microseconds") for at in (now - _LATELY, now + _LATELY))
     for entry in found:
         is_recent = since < entry.at < until  # a clock that is far ahead blocks nobody
-        if is_recent and (entry.kind, entry.extra.get("identity")) == (RESERVE, identity):
+        is_asked = identity is not None and entry.extra.get("identity") == identity
+        if is_recent and is_asked and entry.kind == RESERVE:
             answered = answered_by(rows, entry)
             if answered.document is not None or answered.state == UNDER_WAY:
-                words = f"entry {entry.number} asks the same question and is {answered.state}"
-                raise account.AlreadyCharged(f"{words}: it is not charged again", answered)
+                return entry
+    return None
 
 
 class Quota(NamedTuple):
     """The limits for the requests of one person, whatever is left of the budget.
 
-    In a day of UTC, so many `requests` are charged, and documents of so many `characters` are
-    archived for them. The `archive` of the data set has so many characters, whoever asked.
+    In a day of UTC, so many `requests` are charged, the keys of ten times as many free answers are
+    kept, and documents of so many `characters` are archived for them. The `archive` of the data set
+    has so many characters, whoever asked.
     """
 
     requests: int
@@ -510,12 +539,22 @@ class Quota(NamedTuple):
     archive: int
 
 
-def refuse_beyond(rows: Rows, last: Entry, person: str, quota: Quota) -> None:
+def refuse_beyond(
+    rows: Rows, last: Entry, person: str, quota: Quota, *, is_free: bool = False
+) -> None:
     """Refuse a request beyond a quota. Only public facts decide: entries and archived documents."""
     today = datetime.now(UTC).date()
     tomorrow = today + timedelta(days=1)
-    asked, archived = rows.usage(last.dataset, person, today.isoformat(), tomorrow.isoformat())
+    day = today.isoformat(), tomorrow.isoformat()
+    asked, free, archived = rows.usage(last.dataset, person, *day)
     again = f"ask again from {tomorrow} 00:00 UTC on"
+    if is_free:
+        if free >= _FREE * quota.requests:
+            raise account.QuotaExhausted(
+                f"{person!r} may get {_FREE * quota.requests} free answers from data set "
+                f"{last.dataset!r} in a day: look into the archive, or {again}"
+            )
+        return
     if asked >= quota.requests:
         raise account.QuotaExhausted(
             f"{person!r} may ask {quota.requests} questions of data set {last.dataset!r} in a day, "

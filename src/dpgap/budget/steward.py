@@ -24,7 +24,7 @@ from dpgap.budget import entries, requests
 from dpgap.budget.account import NOTHING, Amount, granted, rounded_up
 from dpgap.budget.entries import Author, Balance, Entry, Renewal, following
 from dpgap.budget.requests import require_two_clocks
-from dpgap.budget.store import Rows
+from dpgap.budget.store import Period, Rows
 from dpgap.exact.parameters import Rational, rational
 
 if TYPE_CHECKING:
@@ -141,6 +141,12 @@ class Steward:
                     f"entry {ended.number}: nothing was changed, and it needs no write-off"
                 )
             return rows.append(following(balance, entries.WRITE_OFF, author, reservation))
+
+    def period(self) -> Period | None:
+        """What the current period of a renewed budget cost so far, and can cost."""
+        with self.ledger._store.reading() as rows:
+            balance, _ = self.ledger._balance(rows, self.dataset, "")
+            return rows.period(self.ledger._as_of_now(rows, balance).last)
 
     def accept(self, head: str, epsilon: Rational, *, delta: Rational = 0, reason: str) -> Entry:
         """Accept a book that was put back, and lacks the entries up to a `head`.

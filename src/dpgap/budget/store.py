@@ -137,6 +137,7 @@ _TROUBLES = {
     "readonly": "is read-only: this user must be allowed to write the file, and its folder",
     "read-only": "is read-only",
     "full|no space": "has no room left on the disk",
+    "i/o error": "cannot be read or written: its disk reports an error",
     "locked|lock timeout": "is busy with other releases",
     "statement timeout": "did not finish a statement in time",
     "is silent|timed out|idle-in-transaction": "is silent: its network or its server stopped",
@@ -264,6 +265,14 @@ class Outline(NamedTuple):
     limits: Mapping[str, Fraction] = {}
 
 
+class Period(NamedTuple):
+    """The ε of the current period of a renewed budget."""
+
+    spent: Fraction
+    reserved: Fraction
+    total: Fraction
+
+
 class Rows:
     """The rows of a ledger, within one transaction."""
 
@@ -318,6 +327,11 @@ class Rows:
         given = {it: wanted[it] for it in wanted if it in known and wanted[it] not in (None, "")}
         return self._read(_finding(self.layout, tuple(given)), {"dataset": dataset, **given})
 
+    def keyed(self, dataset: str, key: str) -> Entry | None:
+        """The entry with a key."""
+        found = self.find(dataset, key=key)
+        return next((entry for entry in found if entry.key == key), None)
+
     def require(self, dataset: str, **wanted: Any) -> list[Entry]:
         """What `find` finds. The last entry must be there and match its hash."""
         found = self.find(dataset, **wanted)
@@ -328,7 +342,8 @@ class Rows:
             )
         if found[-1].hash != found[-1].seal():
             raise LedgerError(
-                f"the last entry of {dataset!r} in {self.where} was edited: see `verify`"
+                f"the last entry of {dataset!r} in {self.where} was edited: see `verify`",
+                "has an edited entry: see `dpgap ledger verify`",
             )
         return found
 
@@ -379,6 +394,24 @@ class Rows:
         starts = [it.number for it in begun if it.period and it.period.since == since]
         return starts[0] if starts else self.place(last.dataset, since)
 
+    def period(self, last: Entry) -> Period | None:
+        """The current period of a budget; None if it is not renewed."""
+        if last.renewal is None:
+            return None
+        waiting, first = self.waiting(last.dataset), self.period_start(last)
+        reserved = sum((it.epsilon for it in waiting if it.number >= first), Fraction(0))
+        total = last.total - self._charged_before(last, waiting)
+        return Period(total - last.remaining - reserved, reserved, total)
+
+    def _charged_before(self, last: Entry, waiting: list[Entry]) -> Fraction:
+        """What was charged before the current period."""
+        entry, first = self._table.c, self.period_start(last)
+        later = (entry.number >= first, entry.number <= last.number)
+        ended = self._read(self._of(last.dataset, entry.reservation < first, *later))
+        ended += [it for it in waiting if it.number < first]
+        settled = [it.spent for it in self.book(last.dataset, 1, first)]
+        return sum((it.epsilon for it in ended), sum(settled, Fraction(0)))
+
     def _limits(self, last: Entry, waiting: list[Entry]) -> dict[str, Fraction]:
         """What each period can cost, by its first day, since the budget is renewed as it is now.
 
@@ -387,12 +420,7 @@ class Rows:
         """
         if (now := last.renewal) is None:
             return {}
-        entry, first, name = self._table.c, self.period_start(last), last.dataset
-        later = (entry.number >= first, entry.number <= last.number)
-        ended = self._read(self._of(name, entry.reservation < first, *later))
-        ended += [it for it in waiting if it.number < first]
-        charged = [it.epsilon for it in ended] + [it.spent for it in self.book(name, 1, first)]
-        before = sum(charged, Fraction(0))
+        name, before = last.dataset, self._charged_before(last, waiting)
         found: dict[str, Fraction] = {}
         earlier = Fraction(0)  # what the newest period could cost before it was begun once more
         kinds = [entries.RENEW, entries.NEW_PERIOD, *_CHANGE_TOTALS]
@@ -477,14 +505,15 @@ class Rows:
         added = sql.func.sum(sql.func.length(self._documents.c.document))
         return self.connection.scalar(self._kept(dataset).with_only_columns(added)) or 0
 
-    def usage(self, dataset: str, person: str, since: str, until: str) -> tuple[int, int]:
-        """A person's requests and archived characters from one time to another, as two counts."""
+    def usage(self, dataset: str, person: str, since: str, until: str) -> tuple[int, int, int]:
+        """A person's charged and free requests, and archived characters, between two times."""
         entry = self._table.c
         found = self._of(dataset, entry.person == person, entry.at >= since, entry.at < until)
-        requests = sql.func.count(sql.case((entry.kind == entries.RESERVE, 1)))
+        charged = sql.func.count(sql.case((entry.kind == entries.RESERVE, 1)))
+        free = sql.func.count(sql.case((entry.kind == entries.AGAIN, 1)))
         characters = sql.func.coalesce(sql.func.sum(entry.length), 0)
-        counted = self.connection.execute(found.with_only_columns(requests, characters)).one()
-        return counted[0], counted[1]
+        counted = self.connection.execute(found.with_only_columns(charged, free, characters)).one()
+        return counted[0], counted[1], counted[2]
 
     @property
     def has_clock(self) -> bool:
@@ -541,6 +570,16 @@ class Store:
         with self._locking(dataset) as rows:
             rows.require_current()
             yield rows
+
+    def require_writable(self) -> None:
+        """Write an entry and take it back, or raise an error that says why it cannot be done."""
+        with self.writing("") as rows:
+            numbers = [it.name for it in _ENTRIES.c if isinstance(it.type, sql.Integer)]
+            texts = [it.name for it in _ENTRIES.c if it.name not in numbers]
+            entry = dict.fromkeys(numbers, 0) | dict.fromkeys(texts, "")
+            entry["body"] = " " * 10_000  # a full disk has no room for it
+            rows.connection.execute(_ENTRIES.insert().values(entry))
+            rows.connection.rollback()
 
     @contextmanager
     def creating(self) -> Iterator[Rows]:
@@ -604,7 +643,8 @@ class Store:
         """Turn errors of the database into a `LedgerError` in our own words."""
         if self._file is not None and not self._file.exists():
             raise LedgerError(
-                f"there is no ledger at {self.where}: make one with `dpgap ledger create`"
+                f"there is no ledger at {self.where}: make one with `dpgap ledger create`",
+                "is gone: there is no file",
             )
         try:
             yield
@@ -614,7 +654,8 @@ class Store:
                 "request charged once, a reservation settled once, and a period begun once"
             ) from None
         except SQLAlchemyError as error:
-            raise LedgerError(f"the ledger {self.where} {trouble(error)}{then}") from None
+            why = trouble(error)
+            raise LedgerError(f"the ledger {self.where} {why}{then}", why) from None
 
 
 def _make_tables(connection: sql.Connection) -> None:

@@ -16,9 +16,10 @@ from dpgap.cli.release import OutputFile, ledger_files
 from dpgap.printable import in_a_cell, printable
 
 if TYPE_CHECKING:
-    from dpgap.budget.entries import Entry
+    from dpgap.budget.entries import Entry, Renewal
     from dpgap.budget.ledger import Ledger
     from dpgap.budget.steward import Steward
+    from dpgap.budget.store import Period
 
 
 # --------------------------------------------------------------------------------------------------
@@ -176,23 +177,37 @@ def show(
     all: Annotated[bool, "Every entry, in full."] = False,
     json: JSON = False,
 ) -> None:
-    """Print totals, the last entries, and the head of the chain: note it elsewhere."""
+    """Print open reservations, totals, the last entries, and the head: note it elsewhere."""
+    from dpgap.budget.account import readable_text
+
     store = _opened(ledger)
     stewards = list(map(store.steward, store.datasets() if dataset is None else [dataset]))
     few = None if all or json else _FEW
     books = [(store.entries(it.dataset, last=few), it.balance_of("").last) for it in stewards]
     if not json:
-        texts = [_words(book, now, few, store) for book, now in books]
+        texts = [
+            _words(book, now, few, steward)
+            for steward, (book, now) in zip(stewards, books, strict=True)
+        ]
         typer.echo("\n\n".join(texts) or "The ledger has no data sets yet.")
         return
     shown = []
-    for book, now in books:
+    for steward, (book, now) in zip(stewards, books, strict=True):
+        period = steward.period()
         people = [
             {"person": it.person, "spent": it.person_spent.exact()}
             | {"allowance": it.allowance and it.allowance.exact()}  # None: there is no limit
             for it in store.people(now.dataset)
         ]
-        more = {"people": people, "beside": store.beside(now.dataset)}
+        more: dict[str, Any] = {"people": people, "beside": store.beside(now.dataset)}
+        more["open"] = [
+            {name: getattr(it, name) for name in ("number", "at", "person", "purpose", "key")}
+            | {"epsilon": readable_text(it.epsilon)}
+            for it in steward.stale()
+        ]
+        if period is not None:
+            amounts = period._asdict().items()
+            more["period"] = {name: readable_text(amount) for name, amount in amounts}
         shown.append(_summary(book, now) | more)
     typer.echo(json_format.dumps({"datasets": shown} if dataset is None else shown[0], indent=2))
 
@@ -488,13 +503,43 @@ def _purpose_and_people(store: "Ledger", last: "Entry") -> tuple[list[str], list
     return purpose, ["", "people", *people] if people else []
 
 
+def _open_in_words(reservations: "list[Entry]", few: int | None) -> list[str]:
+    """A line for each open reservation, the oldest first."""
+    lines = []
+    for it in reservations[:few]:
+        key = "" if it.key is None else f", key {it.key!r}"
+        purpose = _cut(it.purpose, None if few is None else _LONGEST)
+        who = f"entry {it.number}, {_minute(it.at)}, {it.person or it.who}"
+        lines.append(f"open       {who}, {it.charge}{key}: {purpose}")
+    left_out = len(reservations) - len(lines)
+    return [*lines, f"open       {left_out} more: --all shows them"] if left_out else lines
+
+
+def _period_in_words(period: "Period", renewal: "Renewal") -> str:
+    """What is spent of the current period, and when the next one begins."""
+    from dpgap.exact.parameters import readable_down, readable_up
+
+    begins = "Monday" if renewal.every == "week" else renewal.next
+    this = "today" if renewal.every == "day" else f"this {renewal.every}"
+    reserved = f", {readable_up(period.reserved)} reserved" if period.reserved else ""
+    spent = f"{readable_up(period.spent)} of {readable_down(period.total)} spent"
+    return f"{this}: {spent}{reserved}, renews {begins} 00:00 UTC"
+
+
 def _words(
-    book: "list[Entry]", now: "Entry", few: int | None = None, store: "Ledger | None" = None
+    book: "list[Entry]", now: "Entry", few: int | None = None, steward: "Steward | None" = None
 ) -> str:
     """For people: the balance of the budget now, and the last entries."""
     from dpgap.exact.parameters import readable_down, readable_up
 
-    purpose, people = ([], []) if store is None else _purpose_and_people(store, now)
+    purpose: list[str] = []
+    people: list[str] = []
+    if steward is not None:
+        purpose, people = _purpose_and_people(steward.ledger, now)
+        period = steward.period()
+        if period is not None and now.renewal is not None:
+            purpose.insert(0, _period_in_words(period, now.renewal))
+        purpose = _open_in_words(steward.stale(), few) + purpose
     renewal, earlier = now.renewal, book[0].number
     left, total, remaining = now.left.delta, now.granted.delta, readable_down(now.remaining)
     begun = f"a new period began: its first charge adds {now.charge.at_least}, counted here already"
@@ -517,20 +562,28 @@ def _words(
     return "\n".join(map(printable, lines))
 
 
+def _cut(text: str, longest: int | None) -> str:
+    return text if longest is None or len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _minute(at: str) -> str:
+    return at[:16].replace("T", " ")
+
+
 def _line(entry: "Entry", longest: int | None) -> str:
     kind, period = entry.kind, entry.period
-    ended = "" if entry.reservation is None else f" of {entry.reservation}"
+    paid_by = entry.extra.get("paid_by", entry.reservation)
+    ended = "" if paid_by is None else f" of {paid_by}"
     is_charge = kind in ("reserve", "settle", "write-off", "accept")
     amount = f" {entry.charge if is_charge else entry.charge.at_least}"
-    if kind in ("close", "bind", "migrate", "renew"):
+    if kind in ("again", "close", "bind", "migrate", "renew"):
         amount = f" {period}" if kind == "renew" else ""
     concerned = f" for {entry.person}" if kind == "allow" else ""
     since = f"from {period.since}" if kind == "new-period" and period else ""
     reason = f" ({entry.reason})" if entry.reason else ""
     said = f"{entry.purpose}{since}{reason}".strip()
-    if longest is not None and len(said) > longest:
-        said = said[: longest - 1] + "…"
+    said = _cut(said, longest)
     asked = "" if kind in ("allow", "write-off") else entry.person  # older entries name no actor
     who = entry.actor or asked or entry.who
-    at = (entry.at[:16] if longest else entry.at[:19]).replace("T", " ")
+    at = _minute(entry.at) if longest else entry.at[:19].replace("T", " ")
     return f"{entry.number:>5}  {at}  {who}  {kind}{ended}{concerned}{amount}  {said}".rstrip()

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from dpgap.cli.commands import JSON, keyword_option
-from dpgap.question import Neighbours
+from dpgap.question import read_counting
 
 PLANNED = (
     keyword_option("k", needed=True),
-    *map(keyword_option, ("split", "neighbours", "max_items")),
+    *map(keyword_option, ("split", "neighbours", "delta", "max_items")),
     keyword_option("adaptive", default=False),
 )
 """Keywords of a question that a plan passes on."""
@@ -25,10 +25,10 @@ def plan(
         str | None, "best, joint, ranked, paper, histogram or baseline; else all."
     ] = None,
     select: Annotated[str, "The question: top-k, or above."] = "top-k",
+    items: Annotated[int | None, "How many items there are in all."] = None,
     counts: Annotated[
         str | None, "Counts that you expect, by rank: 1:9000,10:2000,100:300. Not private."
     ] = None,
-    items: Annotated[int | None, "With --counts: how many items in all."] = None,
     json: JSON = False,
 ) -> None:
     """Print the expected error for an ε, or the ε that an error needs. Nothing is spent.
@@ -36,23 +36,26 @@ def plan(
     The errors of sums are those of the plan times at_most.
     """
     from dpgap.exact.parameters import rational
-    from dpgap.pipelines.plan import IN_PYTHON
     from dpgap.pipelines.plan import plan as make_plan
     from dpgap.releases.plain import number
 
-    neighbours = Neighbours.read("neighbours", stated.pop("neighbours"))
+    neighbours = stated.pop("neighbours")
+    counting = read_counting({"neighbours": neighbours, "max_items": stated["max_items"]})
     made = make_plan(
         epsilon=epsilon,
         error=None if error is None else float(rational("error", error)),
         method=method,
-        monotonic=neighbours is Neighbours.ADD_OR_REMOVE,
+        monotonic=counting.is_monotonic,
         select=select,
         counts=None if counts is None else _by_rank(counts),
         items=items,
         **stated,
     )
     if json:
-        rows = [asdict(row) | {"epsilon": number(row.epsilon)} for row in made.rows]
+        rows = []
+        for row in made.rows:
+            threshold = None if row.threshold is None else number(row.threshold)
+            rows.append(asdict(row) | {"epsilon": number(row.epsilon), "threshold": threshold})
         content = {"k": made.k, "select": made.select, "methods": rows}
         typer.echo(json_format.dumps(content, indent=2))
         return
@@ -62,7 +65,7 @@ def plan(
 
     console = Console(highlight=False)
     print_table(made.cells(), console)
-    console.print(made.guarantee.replace(IN_PYTHON, ""), markup=False)
+    console.print(made.guarantee, markup=False)
 
 
 def _by_rank(text: str) -> dict[int, float]:

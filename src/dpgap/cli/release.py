@@ -238,13 +238,18 @@ def show(
     """Show a release again from its document. Nothing is counted, drawn or charged."""
     files = output.files(lambda: [] if file == "-" else [("the document", file)])
     from dpgap.releases.document import read_release
-    from dpgap.releases.text import shown
+    from dpgap.releases.text import shown, to_json
 
     release = read_release(_content(file))
+    entry = release.made.ledger
     for kind, target in files.items():
         target.write(output.rendered(kind, release))
-    say(release.to_json() if output.json else shown(release, release.remaining))
-    if (entry := release.made.ledger) is not None:
+    if output.json:
+        # What a ledger has left now is not in a document.
+        say(to_json(release, release.remaining if entry is None else None))
+    else:
+        say(shown(release, release.remaining))
+    if entry is not None:
         say_error(
             f"note: the document says that entry {entry.entry} of data set {entry.dataset!r} paid "
             "for it. That was not checked: `dpgap ledger archive` shows what the ledger has"
@@ -358,12 +363,13 @@ def release(kind: str, file: TABLE, stated: dict[str, Any], payer: Payer, output
         count_table: Any = units_of if is_of_all else counts
         counting = background.submit(count_table, file, **said)
         account = payer.account()
-        from dpgap.pipelines.tables import answer
+        from dpgap.pipelines.tables import answer, warn_of_weak_promise
         from dpgap.releases.text import shown, to_json
 
         answers = counting.result()
     wanted = read_wanted(kind, stated)
     with notes():
+        warn_of_weak_promise(wanted)
         made = errors_without_answers(answer)(wanted, answers, account, payer.fresh)
     remaining, whose = None, "" if account is None else f"for you in data set {account.dataset!r}"
     with suppress(Exception, KeyboardInterrupt):  # the ledger may not be reachable now

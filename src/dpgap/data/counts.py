@@ -7,6 +7,7 @@ the table, the counts stay there; otherwise they are fetched into memory.
 
 import math
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -32,6 +33,7 @@ from dpgap.data.domain import (
 )
 from dpgap.data.engines.base import Engine, engine_of
 from dpgap.data.engines.counted import count_in_engine
+from dpgap.data.engines.sqlite import SQLiteRows
 from dpgap.data.filtering import keep
 from dpgap.data.private_counts import (
     CountsByGroup,
@@ -39,6 +41,8 @@ from dpgap.data.private_counts import (
     Integers,
     PrivateCounts,
     errors_without_answers,
+    require_possible,
+    tally,
     with_masked_errors,
 )
 from dpgap.data.sources import Families, Frame, Source
@@ -164,12 +168,13 @@ def open_rows(
     The facts come from the address and the schema. The engine is None if a frame of this process is
     only counted.
     """
+    roles = roles_of(source, question)
+    read = (*roles.values(), *(question.where.columns if question.where else ()))
+    source = _with_rows_of_sqlite(source, read)
     table = frame = as_frame(source.table)
     columns = source.columns
     if columns is None:
         columns = with_masked_errors(lambda: sources.columns_of(table))
-    roles = roles_of(source, question)
-    read = (*roles.values(), *(question.where.columns if question.where else ()))
     names = list(with_masked_errors(frame.collect_schema))
     if source.unit == "row" and "row" in {*names, *dict(source.columns or ())}:
         raise ValueError("unit='row' is unclear: there is a column of that name; rename it")
@@ -191,6 +196,15 @@ def open_rows(
     return table, question, engine_of(frame), frame
 
 
+def _require_decimal(table: Any, asked: Question, stated: str | None) -> None:
+    """Ask for the decimal mark if it is not stated, and may well be a comma."""
+    if asked.sum is not None and stated is None and sources.has_semicolons(table):
+        raise ValueError(
+            "decimal must be stated for a sum over a file with semicolons: ',' if amounts are "
+            "written as 16,48, '.' if they are written as 16.48"
+        )
+
+
 def roles_of(source: Source, question: Question) -> dict[str, str]:
     """The columns that are read, by their roles (unit, item, group, amount)."""
     unit, item = source.unit, source.item
@@ -201,17 +215,12 @@ def roles_of(source: Source, question: Question) -> dict[str, str]:
 
 
 def _require_exact(engine: Engine, frame: Frame, roles: dict[str, str], question: Question) -> None:
-    """Refuse sums that are not exact, and columns in which different texts count as equal.
+    """Refuse columns in which different texts count as equal.
 
     The column's collation may decide which units are equal, except with `max_items` or `by`.
     """
     is_ordered = question.max_items is not None or question.by is not None
     exact = ("item", "group", "unit") if is_ordered else ("item", "group")
-    if question.sum is not None and not with_masked_errors(engine.sums_exactly):
-        raise ValueError(
-            "sum needs a database that adds whole numbers exactly, which this one does not: copy "
-            "the table into a Parquet file"
-        )
     for role in (role for role in roles if role in exact):
         column = frame.lazy().select(roles[role]).rename({roles[role]: "item"})
         query.require_exact_text(engine, column, f"column {roles[role]!r}")
@@ -222,14 +231,46 @@ def _require_exact(engine: Engine, frame: Frame, roles: dict[str, str], question
             )
 
 
+_FRAMES = (
+    nw.Implementation.PANDAS,
+    nw.Implementation.POLARS,
+    nw.Implementation.PYARROW,
+    nw.Implementation.DUCKDB,
+    nw.Implementation.PYSPARK,
+    nw.Implementation.PYSPARK_CONNECT,
+    nw.Implementation.IBIS,
+)
+"""The frames that twins have tested. Others may group rows by something else than what is read."""
+
+
 def as_frame(table: object) -> Frame:
     frame: object = with_masked_errors(lambda: nw.from_native(table, pass_through=True))
-    if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
+    if not isinstance(frame, nw.DataFrame | nw.LazyFrame) or frame.implementation not in _FRAMES:
         raise TypeError(
             "table must be a frame (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis), the path of a "
             f"file or the address of a table in a database, not {type(table).__name__}"
         )
+    database = with_masked_errors(partial(sources.database_of, frame))
+    if database is not None and database not in sources.DATABASES:
+        raise ValueError(sources.OTHER_DATABASE)
     return frame
+
+
+def _with_rows_of_sqlite(source: Source, names: Sequence[str]) -> Source:
+    """The same source; if it is in SQLite, these columns are read into this process."""
+    rows = source.table
+    if not isinstance(rows, SQLiteRows):
+        frame = as_frame(source.table)
+        if sources.database_of(frame) != "sqlite":
+            return source
+        expression = frame.to_native()
+        database = expression.get_backend()
+        query = with_masked_errors(lambda: database.compile(expression))
+        rows = SQLiteRows(database.con, query)
+    columns = with_masked_errors(lambda: rows.families)
+    sources.require_columns([*dict(columns)], *names, is_stated=True)
+    texts = with_masked_errors(lambda: rows.select(*dict.fromkeys(names)))
+    return source._replace(table=texts, columns=columns)
 
 
 def table_facts(table: str) -> tuple[str, Families]:
@@ -244,6 +285,8 @@ def table_facts(table: str) -> tuple[str, Families]:
     if sources.is_url(table):
         with ExitStack() as resources:
             source = sources.find_tables(table, "", "", (), resources)
+            if source.columns is not None:
+                return str(source.address), source.columns
             frame = nw.from_native(source.table)
             return str(source.address), with_masked_errors(lambda: sources.columns_of(frame))
     if sources.kind_of(table) is None:
@@ -303,6 +346,7 @@ def counts(
         asked = asked.among(len(groups.labels), groups.digest)
     with ExitStack() as resources:
         source = find(table, unit, item, domain, asked, resources)
+        _require_decimal(table, asked, counting.get("decimal"))
         frame, asked, engine, rows = open_rows(source, asked, resources)
         # A domain may be a frame in the table's engine, unless there are groups.
         is_apart = source.database is not None and source.domain_address is None
@@ -332,6 +376,7 @@ def units_of(table: Table, **counting: Any) -> PrivateCounts:
     with ExitStack() as resources:
         item = "row" if unit is None else unit
         source = find(table, unit, item, None, asked, resources)
+        _require_decimal(table, asked, counting.get("decimal"))
         _, asked, engine, rows = open_rows(source, asked, resources)
         roles = {role: name for role, name in roles_of(source, asked).items() if role != "item"}
         found = _fetch_total(rows, engine, roles, asked)
@@ -393,8 +438,10 @@ def _in_memory(
 
     items, units = with_masked_errors(fetch)
     stated = domain_of(sorted(items.tolist()), "") if known is None else known
-    positions = stated.positions(items)  # all different: every item has one text
+    positions = stated.positions(items)
     inside = positions >= 0
+    most = tally(positions[inside])[1].max(initial=1)
+    require_possible(units, most == 1, facts["origin"])
     return CountsInMemory(stated.labels, positions[inside], units[inside], **facts)
 
 

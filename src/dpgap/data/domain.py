@@ -200,11 +200,11 @@ def warn_of_oddities(domain: Domain, labels: Sequence[Any] = (), empty_lines: in
     if found:
         message = f"domain is taken as it is written, but look at its items: {found}"
         message += "; was it read from the table?" if 2 * odd["repeated"] > named else ""
-        warnings.warn(message, DomainWarning, stacklevel=_steps_outside())
+        warnings.warn(message, DomainWarning, stacklevel=steps_outside())
     return domain
 
 
-def _steps_outside() -> int:
+def steps_outside() -> int:
     """The `stacklevel` of the first caller outside this package."""
     steps, frame = 1, sys._getframe(1)
     package = __name__.partition(".")[0] + "."

@@ -41,7 +41,7 @@ from dpgap.budget.requests import ANY
 from dpgap.data import query, values
 from dpgap.data.engines.base import Engine, fresh_name
 from dpgap.data.private_counts import with_masked_errors
-from dpgap.data.sources import TEXTS, Frame, guessed
+from dpgap.data.sources import TEXTS, Frame, database_of, guessed
 from dpgap.exact.parameters import with_point
 from dpgap.question import (
     ORDERS,
@@ -84,16 +84,10 @@ def _families(frame: Frame, filter: Filter) -> dict[str, str]:
     schema = with_masked_errors(frame.collect_schema)
     families = {name: _family(schema[name]) for name in filter.columns}
     families |= dict.fromkeys(guessed(frame), ANY)
-    for name in filter.columns if _database(frame) == "duckdb" else ():
+    for name in filter.columns if database_of(frame) == "duckdb" else ():
         if schema[name] == nw.Decimal(38, 0):
             families[name] = "huge"
     return families
-
-
-def _database(frame: Frame) -> str | None:
-    """The name of the database behind an Ibis frame; None for other frames."""
-    is_ibis = frame.implementation.is_ibis()
-    return str(frame.to_native().get_backend().name) if is_ibis else None
 
 
 def _family(kind: DType) -> str:
@@ -123,7 +117,8 @@ def _misfit(literal: Literal, family: str, *, is_ordered: bool) -> str:
     """Why a literal cannot be compared with a column; empty if it can."""
     number = str(literal) if query.is_number(str(literal)) else with_point(str(literal))
     if family in ("text", ANY):
-        why = f"{'is' if family == 'text' else 'may be'} text, which is ordered letter by letter"
+        kind = "is text, which" if family == "text" else "as text"
+        why = f"{kind} is ordered letter by letter"
         if not (is_ordered and isinstance(literal, str)) or re.match(_REAL_DAY, literal):
             return ""
         if _DATE.fullmatch(literal.strip()):
@@ -253,7 +248,7 @@ class _Rows:
 
     def _reading_of_text(self, name: str, literal: Any) -> "Reading":
         text = nw.col(name)
-        if _database(self._frame) == "postgres":  # without the padding of text of a fixed width
+        if database_of(self._frame) == "postgres":  # without the padding of text of a fixed width
             text = text + ""
         elif self._schema[name] != nw.String:
             text = text.cast(nw.String)
@@ -269,7 +264,7 @@ class _Rows:
 
     def _compare_text(self, name: str, text: nw.Expr, sign: str, literal: str) -> nw.Expr:
         """Compare text with a literal by its bytes, as most engines do; or by "like"."""
-        if sign != "=" and _database(self._frame) == "postgres":
+        if sign != "=" and database_of(self._frame) == "postgres":
             from dpgap.data.engines.ibis import convert_to
 
             column = self._frame.to_native()[name] + ""

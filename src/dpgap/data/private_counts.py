@@ -355,6 +355,13 @@ _UNKNOWN = (
 )
 
 
+_IMPOSSIBLE = (
+    "rows were counted by something else than what is read: an item has two counts, or is not in "
+    "the domain, or a count is negative. Nothing was charged or released. This is a fault: report "
+    "the types of the columns, and count a Parquet file of the table instead"
+)
+
+
 def require_facts(
     answers: PrivateCounts,
     *,
@@ -385,6 +392,19 @@ def require_facts(
         raise ValueError(
             "monotonic must be False: replacing a unit moves these answers in both directions"
         )
+
+
+def require_possible(
+    counts: Integers, are_one_each: bool, question: Question, least: int = 1
+) -> None:
+    """Refuse counts of a table that cannot be, before anything is charged.
+
+    `are_one_each` says whether each count is of another item of the domain. `least` is the smallest
+    count that an item with a row can have.
+    """
+    is_counted = question.sum is None
+    if not are_one_each or (is_counted and counts.size and int(counts.min()) < least):
+        raise RuntimeError(_IMPOSSIBLE)
 
 
 def require_reach(answers: PrivateCounts) -> int:

@@ -334,7 +334,11 @@ def _known(engine: Engine, domain: Lazy, kind: DType) -> Lazy:
 def _listed(engine: Engine, domain: Domain, kind: DType) -> Lazy:
     """Listed items with their positions: as numbers if the column holds these, else as texts."""
     numbers = [whole(label) for label in domain.labels]
-    if kind.is_integer() and all(n is None or abs(n) < 1 << 63 for n in numbers):
+    if (
+        kind.is_integer()
+        and kind != nw.UInt64
+        and all(n is None or abs(n) < 1 << 63 for n in numbers)
+    ):
         return engine.list_items(numbers)
     # Text that is not UTF-8 cannot be an item in an engine's tables.
     return engine.list_items([None if _NO_UTF_8.search(text) else text for text in domain.texts])

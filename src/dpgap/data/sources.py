@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 # --------------------------------------------------------------------------------------------------
 # Tables by their address, and the public facts of any table: its address and its columns.
 #
-# An address is postgresql://user@host/database?table=sales. Ibis connects to the database, and
-# accepts many kinds of addresses. The address is never shown as it was given, because it may hold a
-# password.
+# An address is postgresql://user@host/database?table=sales, duckdb://shop.db?table=sales or
+# sqlite://shop.db?table=sales. Ibis connects to the database. The address is never shown as it was
+# given, because it may hold a password.
 #
 # Public facts come from names and schemas, never from rows. Every reader gets the same facts of a
 # table, as far as its types are stated:
@@ -78,6 +78,12 @@ _MOST_NAMES, _MOST_LETTERS = 20, 60
 _IN_A_CLOUD = ("md:", "motherduck:")
 _KEEPALIVES = {"keepalives_idle": "10", "keepalives_interval": "5", "keepalives_count": "2"}
 """For PostgreSQL: a network that has gone silent is noticed, however long a query takes."""
+DATABASES = ("postgres", "duckdb", "sqlite")
+"""The databases whose tables can be counted, as Ibis names them."""
+OTHER_DATABASE = (
+    "table must be in PostgreSQL, DuckDB or SQLite: others may group rows by something else than "
+    "what is read; copy the table into a Parquet file"
+)
 _UNREACHABLE = "table could not be reached: check its address, the server and your rights"
 
 
@@ -95,7 +101,7 @@ class Source(NamedTuple):
     name: str | None = None
     address: str | None = None
     columns: Families | None = None
-    """All columns that a file states; None if the frame states them."""
+    """All columns that a file states (of SQLite, all are text); None if the frame states them."""
     database: "DuckDBPyConnection | None" = None
     """The DuckDB in which a file was opened."""
 
@@ -104,6 +110,12 @@ def columns_of(frame: Frame) -> Families:
     """The columns of a frame of Narwhals."""
     families = {str(name): _family(kind) for name, kind in frame.collect_schema().items()}
     return tuple((families | dict.fromkeys(guessed(frame), ANY)).items())
+
+
+def database_of(frame: Frame) -> str | None:
+    """The name of the database behind an Ibis frame; None for other frames."""
+    is_ibis = frame.implementation.is_ibis()
+    return str(frame.to_native().get_backend().name) if is_ibis else None
 
 
 def guessed(frame: Frame) -> set[str]:
@@ -179,6 +191,8 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
     `resources` keep the connection open.
     """
     parts, options = read_url(url)
+    if parts.scheme not in (*DATABASES, "postgresql"):
+        raise ValueError(OTHER_DATABASE)
     name, schema = options.pop("table", None), options.pop("schema", None)
     if not name:
         raise ValueError(
@@ -194,6 +208,7 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
         import ibis
 
         from dpgap.data.engines.ibis import require_faithful
+        from dpgap.data.engines.sqlite import table_of
     except ImportError:
         raise ImportError(f"tables in databases need Ibis: {how_to_get('postgres')}") from None
 
@@ -207,16 +222,20 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
     database = with_masked_errors(connect, _UNREACHABLE)
     if database is None:
         other = f"pip install 'ibis-framework[{scheme}]'"
-        how = how_to_get("postgres") if is_postgres else other
+        how = other if scheme in IN_FILES else how_to_get("postgres")
         raise ImportError(f"packages for this kind of database are missing: {how}")
     resources.callback(_disconnect, database)
-    require_faithful(database)
+    open_table = database.table
+    if scheme == "sqlite":  # where Ibis takes types that are not stated from a row
+        open_table = partial(table_of, database.con)
+    else:
+        require_faithful(database)
 
     def asked(action: Callable[..., Any], *given: str) -> Any:
         return with_masked_errors(lambda: action(*given, database=schema), _UNREACHABLE)
 
     try:
-        table = asked(database.table, name)
+        table = asked(open_table, name)
     except ValueError:
         if name in asked(database.list_tables):
             raise
@@ -226,14 +245,16 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
     home = {"schema": schema or _current(database, "current_database")}
     options = {"dbname": _current(database, "current_catalog"), **options}
     address = table_address(parts, options, home | {"table": name})
-    source = Source(table, unit, item, domain, None, name, address)
+    columns = table.families if scheme == "sqlite" else None
+    source = Source(table, unit, item, domain, None, name, address, columns)
     own, colon, column = domain.rpartition(":") if isinstance(domain, str) else ("", "", "")
     if not colon or own not in asked(database.list_tables):
         return source
-    public = asked(database.table, own)
+    public = asked(open_table, own)
     require_columns(list(public.columns), column)
+    listed = with_masked_errors(lambda: public.select(column), _UNREACHABLE)
     beside = table_address(parts, options, home | {"table": own})
-    return source._replace(domain=public.select(column), domain_address=beside)
+    return source._replace(domain=listed, domain_address=beside)
 
 
 def read_url(url: str) -> tuple[SplitResult, dict[str, str]]:
@@ -303,6 +324,14 @@ def is_fimi(table: object) -> bool:
     """Whether a table has the name of a FIMI file: there each line is a unit of many items."""
     is_path = isinstance(table, str | os.PathLike) and not is_url(table)
     return is_path and kind_of(str(table)) == "fimi"
+
+
+def has_semicolons(table: object) -> bool:
+    """Whether the first line of a CSV file, which is public, separates its fields by semicolons."""
+    is_path = isinstance(table, str | os.PathLike) and not is_url(table)
+    if not is_path or kind_of(str(table)) != "csv":
+        return False
+    return with_masked_errors(lambda: _header(str(table))[1] == ";")
 
 
 def is_table(path: str) -> bool:
@@ -470,9 +499,13 @@ def _table(
         reader = f"read_parquet({_literal(path)}, hive_partitioning = false)"
     table = with_masked_errors(lambda: database.sql(f"SELECT * FROM {reader}"), refusal)
     require_columns(table.columns, *names.values(), is_stated=True)
-    called = (f"{field.format(quoted(name))} AS {quoted(alias)}" for alias, name in names.items())
     columns = columns_of(nw.from_native(table))
-    return table.select(", ".join(called)) if names else table, columns
+    if not names:
+        return table, columns
+    called = (f"{field.format(quoted(name))} AS {quoted(alias)}" for alias, name in names.items())
+    # Selected from all columns, DuckDB would look at values of columns that nobody asks about.
+    query = f"SELECT {', '.join(called)} FROM {reader}"
+    return with_masked_errors(lambda: database.sql(query), refusal), columns
 
 
 _NOT_DECODED = (
@@ -674,8 +707,9 @@ def _words(path: str, line: str) -> str:
 # --------------------------------------------------------------------------------------------------
 # Text that is not UTF-8 is a missing value, in every kind of frame.
 #
-# Arrow does not check that text is UTF-8. So frames of Arrow, and frames that were made from them,
-# may hold bytes that are no text. One such value would make the call fail, or count as another one.
+# Arrow and Spark do not check that text is UTF-8. So their frames, and frames that were made from
+# them, may hold bytes that are no text. One such value would make the call fail, or different ones
+# would be read as one text.
 
 
 def with_valid_text(frame: Frame, names: Iterable[str]) -> Frame:
@@ -738,6 +772,16 @@ def _in_duckdb(relation: Any, names: list[str]) -> Any:
     return relation.select(f"* REPLACE ({valid})") if valid else relation
 
 
+def _in_spark(frame: Any, names: list[str]) -> Any:
+    from pyspark.sql import functions
+
+    valid = {}
+    for name in names:
+        column = functions.col("`" + name.replace("`", "``") + "`")
+        valid[name] = functions.try_validate_utf8(column)
+    return frame.withColumns(valid) if valid else frame
+
+
 def _valid(column: Any) -> Any:
     """A column of Arrow without text that is not UTF-8; the same column if all text is valid."""
     import pyarrow
@@ -763,4 +807,6 @@ _CHANGES: dict[nw.Implementation, Callable[[Any, list[str]], Any]] = {
     nw.Implementation.PANDAS: _in_pandas,
     nw.Implementation.POLARS: _in_polars,
     nw.Implementation.DUCKDB: _in_duckdb,
+    nw.Implementation.PYSPARK: _in_spark,
+    nw.Implementation.PYSPARK_CONNECT: _in_spark,
 }

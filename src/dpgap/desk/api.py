@@ -27,7 +27,7 @@ about = APIRouter(include_in_schema=False)
 
 
 class AskBody(PlanBody):
-    """A question with its key: a question that is sent again with the same key is charged once."""
+    """A question with its key. It is charged once, and the key gets its answer for ever."""
 
     key: str = Field(min_length=8, max_length=64, description="Letters, digits and -.")
 
@@ -62,12 +62,20 @@ def plan(at: ProgramAtData, question: PlanBody) -> dict[str, Any]:
     """The expected errors of a question. Nothing is spent."""
     with in_our_words():
         form = FilledForm.read(question.said(), at.data.decimal)
-        expected = at.desk.expect(at.visitor, at.data, form)
+        offers = at.desk.expect(at.visitor, at.data, form)
     rows = [
-        row._asdict() | {"epsilon": readable_text(row.epsilon), "left": readable_text(row.left)}
-        for row in expected.rows
+        {
+            "epsilon": readable_text(offer.expected.epsilon),
+            "error": offer.expected.error,
+            "close_error": offer.expected.close_error,
+            "half_width": offer.expected.half_width,
+            "left": readable_text(offer.left),
+            "is_covered": offer.is_covered,
+            "is_asked": offer.is_asked,
+        }
+        for offer in offers.rows
     ]
-    return {"rows": rows, "words": expected.words}
+    return {"rows": rows, "words": offers.words}
 
 
 @router.post("/datasets/{name}/ask")

@@ -187,7 +187,7 @@ def open_desk(file: StewardsFile) -> Desk:
 
 
 def check_desk(file: StewardsFile) -> tuple[list[str], list[str]]:
-    """Do all checks of a start, without writing.
+    """Do all checks of a start, without writing; the ledger must be writable.
 
     Return the budgets that a start would open, and notes about sums of text.
     """
@@ -203,7 +203,11 @@ def check_desk(file: StewardsFile) -> tuple[list[str], list[str]]:
         and (origin := counts.slot(data, topic).facts.origin)
         and origin.sum_of_text
     ]
-    return list(missing_budgets(file, Ledger(file.ledger), counts)), notes
+    missing = missing_budgets(file, Ledger(file.ledger), counts)
+    store = Store(file.ledger)
+    if store.is_there():
+        store.require_writable()
+    return list(missing), notes
 
 
 def application(desk: Desk, place: Place) -> Any:

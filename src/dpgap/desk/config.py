@@ -285,7 +285,7 @@ class ListedData:
     @property
     def whose(self) -> dict[str, Any]:
         """The keywords of `dpgap.counts` that hold for all topics."""
-        return {it: getattr(self, it) for it in _OF_A_TABLE} | {"decimal": self.decimal or "."}
+        return {it: getattr(self, it) for it in _OF_A_TABLE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,8 @@
 Every request is checked before the application gets it. Its Host must be one of the desk's names
 (against DNS rebinding), a change must come from the desk's own pages (Origin), and its body must be
 short and arrive in time. Every response gets the same strict headers. An error inside becomes a
-response in our own words; the log gets the kind of the error, never its text.
+response in our own words; the log gets the kind of the error. Only the ledger's errors are logged
+in words, because these are dpgap's own.
 
 >>> with in_our_words():  # doctest: +ELLIPSIS
 ...     raise LedgerError("sqlite:///secret.db is full")
@@ -87,6 +88,7 @@ def refusal_of(error: Exception) -> Refused | None:
     if isinstance(error, PutBack):
         return Refused(503, _PUT_BACK)
     if isinstance(error, LedgerError):
+        note_error(error)
         return Refused(503, BUSY if "is busy with" in str(error) else _LEDGER)
     if isinstance(error, ValueError | TypeError):
         return Refused(422, printable(str(error)))
@@ -298,5 +300,8 @@ class Guard:
 
 
 def note_error(error: Exception) -> None:
-    """Log the kind of an unexpected error; its text may quote data."""
+    """Log why the ledger failed. Of other errors only the kind is logged: they may quote data."""
+    if isinstance(error, LedgerError) and error.why:
+        log.error("the ledger %s", printable(error.why))
+        return
     log.error("an error inside: %s", type(error).__name__)

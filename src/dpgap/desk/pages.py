@@ -23,7 +23,7 @@ from dpgap.desk.auth import LASTS, Visitor
 from dpgap.desk.config import ListedData
 from dpgap.desk.middleware import ENTER, NOT_THERE, Refused, in_our_words
 from dpgap.desk.questions import DEFAULTS, FilledForm, about, text_of
-from dpgap.desk.queue import Desk, Page
+from dpgap.desk.queue import Desk, Page, Receipt
 from dpgap.exact.parameters import readable_down, readable_up
 from dpgap.releases.document import read_archived
 from dpgap.releases.ledger_page import ledger_values
@@ -302,10 +302,9 @@ async def ask(request: Request, at: AtData) -> Response:
         receipt = await request.app.state.asking.ask(visitor, data, said, key)
     except Refused as refused:
         return await run_in_threadpool(_question_page, request, at, said, refused)
-    place = "archive" if receipt.again else f"asked/{key}"
-    if receipt.state == "settled":
-        place = f"releases/{receipt.entry}{'?again=yes' if receipt.again else ''}"
-    return _to(f"/data/{data.name}/{place}")
+    if receipt.state != "settled":
+        return _to(f"/data/{data.name}/asked/{key}")
+    return _to(_release_page(data, receipt))
 
 
 @router.get("/data/{name}/asked/{key}")
@@ -313,8 +312,13 @@ def asked(request: Request, at: AtData, key: str) -> Response:
     """The state of a question, by the key of its form."""
     receipt = at.desk.receipt(at.visitor, at.data, key)
     if receipt.state == "settled":
-        return _to(f"/data/{at.data.name}/releases/{receipt.entry}")
+        return _to(_release_page(at.data, receipt))
     return shown(request, "asked.html", at, receipt=receipt)
+
+
+def _release_page(data: ListedData, receipt: Receipt) -> str:
+    """The page of a release; it says so if nothing was charged for it now."""
+    return f"/data/{data.name}/releases/{receipt.entry}{'?again=yes' if receipt.again else ''}"
 
 
 @router.get("/data/{name}/archive")

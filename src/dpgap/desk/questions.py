@@ -1,6 +1,6 @@
-"""Questions as clients send them, and forecasts of their errors before anything is spent.
+"""Questions as clients send them, and their expected errors before anything is spent.
 
-A forecast is for the ε of the question, and for smaller and larger ε. It depends only on public
+Offers are for the ε of the question, and for smaller and larger ε. They depend only on public
 facts: the question, the steward's file and the remaining budget.
 
 >>> FilledForm.read({"topic": "products", "k": "3", "epsilon": "1/2"}).wanted.epsilon
@@ -22,12 +22,20 @@ from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
 from dpgap.budget.account import NOTHING, Account, Amount
 from dpgap.data.private_counts import PrivateCounts, errors_without_answers
-from dpgap.exact.parameters import approximately, rational, without_power
-from dpgap.mechanisms.histogram import NoisyHistogram
-from dpgap.pipelines.plan import Expected, Plan, plan
-from dpgap.pipelines.routes import Expectation, HistogramRoute, HybridRoute
-from dpgap.pipelines.tables import answer, pipeline_of
-from dpgap.question import HISTOGRAM, KINDS, Question, one_of, read_wanted, refuse_thousands
+from dpgap.exact.parameters import approximately, rational, readable, with_point, without_power
+from dpgap.pipelines.choose import PublicFacts, choose
+from dpgap.pipelines.plan import expected_for_sizes
+from dpgap.pipelines.routes import ExpectedErrors
+from dpgap.pipelines.tables import answer
+from dpgap.question import (
+    HISTOGRAM,
+    KINDS,
+    Question,
+    one_of,
+    read_wanted,
+    refuse_thousands,
+    weak_promises,
+)
 
 # --------------------------------------------------------------------------------------------------
 # A client's question: a topic and a few checked numbers. No text of a client reaches an engine.
@@ -86,6 +94,7 @@ class FilledForm:
         text = {name: said.get(name, default) for name, default in DEFAULTS.items()}
         if decimal == ",":
             refuse_thousands({"threshold": text["threshold"]})
+            text |= {name: _without_comma(text[name]) for name in ("threshold", "epsilon", "delta")}
         kind, k, sizes = one_of("kind", text["kind"], KINDS), text["k"], text["sizes"].strip()
         if not (k.isascii() and k.isdigit() and len(k) <= 4 and 1 <= int(k) <= _MOST):
             raise ValueError(f"k must be a whole number from 1 to {_MOST}")
@@ -135,6 +144,12 @@ def _is_long(value: Fraction) -> bool:
     return bool(max(value.numerator, value.denominator) >= 10**_LONGEST)
 
 
+def _without_comma(text: str) -> str:
+    """A number with a decimal comma, with a point; 1,000 stays, because it may mean a thousand."""
+    point = with_point(text.strip())
+    return text if not point or " or " in point else point
+
+
 def number_in(said: Mapping[str, str], name: str) -> Fraction:
     """The exact number in a field; an error if there is none."""
     text = without_power(said.get(name, "").strip())
@@ -161,13 +176,10 @@ def about(value: float) -> str:
     return approximately(Fraction(value), 3)
 
 
-class Prospect(NamedTuple):
-    """The expected errors for one ε; `Expectation` explains the three numbers after it."""
+class Offer(NamedTuple):
+    """The expected errors of a question for one ε, and what it would leave."""
 
-    epsilon: Fraction
-    error: float
-    close_error: float | None
-    half_width: float
+    expected: ExpectedErrors
     left: Fraction
     """The ε that is left after the question; 0 if it cannot be paid."""
     is_covered: bool
@@ -175,77 +187,60 @@ class Prospect(NamedTuple):
     is_asked: bool
 
 
-class Prospects(NamedTuple):
-    """The expected errors for some ε, the smallest first, and sentences about certificates."""
+class Offers(NamedTuple):
+    """Offers for some ε, the smallest first, and sentences about certificates."""
 
-    rows: tuple[Prospect, ...]
+    rows: tuple[Offer, ...]
     words: tuple[str, ...]
 
 
-def prospects(form: FilledForm, facts: PrivateCounts, left: Amount, least: Fraction) -> Prospects:
+def offers(form: FilledForm, facts: PrivateCounts, left: Amount, least: Fraction) -> Offers:
     """The expected errors of this question for its ε, and for other ε from the least allowed.
 
     While a person moves the slider, the same numbers are needed again and again, so they are
     cached.
     """
     rows = []
-    asked = form.wanted.about(facts.origin or Question())
-    for share in (each for each in _STEPS if each * asked.epsilon >= least):
-        cost = Amount(share * asked.epsilon, asked.delta)
-        found = _expectation(replace(asked, epsilon=cost.epsilon), facts)
-        rest = max(NOTHING.epsilon, left.epsilon - cost.epsilon)
-        rows.append(Prospect(cost.epsilon, *found[:3], rest, cost.fits(left), share == 1))
-    noise = _expectation(asked, facts).selection_noise
-    return Prospects(tuple(rows), tuple(_words(asked, form.said["sizes"], facts, noise)))
+    question = form.wanted.about(facts.origin or Question())
+    public = PublicFacts.of(facts)
+    for share in _STEPS:
+        cost = Amount(share * question.epsilon, question.delta)
+        if cost.epsilon < least:
+            continue
+        rows.append(
+            Offer(
+                expected=_expected(replace(question, epsilon=cost.epsilon), public),
+                left=max(NOTHING.epsilon, left.epsilon - cost.epsilon),
+                is_covered=cost.fits(left),
+                is_asked=share == 1,
+            )
+        )
+    words = _words(question, public, form.said["sizes"])
+    return Offers(tuple(rows), (*weak_promises(question.epsilon, question.delta), *words))
 
 
 @lru_cache(maxsize=4096)  # all of it is public
-def _expectation(asked: Question, facts: PrivateCounts) -> Expectation:
-    """The expected errors, in the units of the table. After a histogram, leads do not matter."""
-    is_planned = asked.kind == "top-k" and asked.method != HISTOGRAM
-    pipeline = None
-    if not asked.is_of_all and (facts.unknown or facts.reach is not None or not is_planned):
-        pipeline = pipeline_of(asked, facts)
-    found: Expectation | Expected
-    if asked.is_of_all:
-        noise = NoisyHistogram(asked.epsilon, sensitivity=facts.sensitivity).error()
-        found = Expectation.of(noise.variance, noise.variance, noise.half_width(0.95), 0)
-    elif isinstance(pipeline, HistogramRoute | HybridRoute):
-        found = pipeline.expectation()._replace(selection_noise=0)
-    else:
-        found = _plan(asked, facts).rows[0]
-    step = float(facts.step)
-    close = None if found.close_error is None else step * found.close_error
-    error, half_width = step * found.error, step * found.half_width
-    return Expectation(error, close, half_width, step * found.selection_noise)
+def _expected(question: Question, facts: PublicFacts) -> ExpectedErrors:
+    return choose(question, facts).expected
 
 
-def _plan(asked: Question, facts: PrivateCounts, **sizes: Any) -> Plan:
-    return plan(
-        k=asked.k or 1,
-        epsilon=asked.epsilon_of_a_group,
-        method=asked.method,
-        select=asked.kind,
-        adaptive=asked.adaptive,
-        monotonic=facts.monotonic,
-        sensitivity=facts.sensitivity,
-        **sizes,
-    )
+def _words(question: Question, facts: PublicFacts, stated: str) -> list[str]:
+    """Sentences: the threshold of unknown items, or which lead gives a certificate.
 
-
-def _words(asked: Question, stated: str, facts: PrivateCounts, noise: float) -> list[str]:
-    """Sentences: the lead that gives a certificate, and the precision with the stated sizes."""
-    has_loser = facts.unknown or (asked.k or 1) < len(facts)
-    if asked.kind != "top-k" or not (noise and has_loser):
-        return []
-    lead = about(float(f"{noise * math.log(1 / _LEVEL):.2g}"))
+    With stated sizes also the precision.
+    """
+    expected = _expected(question, facts)
+    if expected.threshold is not None:
+        return [f"Items are shown if their noisy value reaches {readable(expected.threshold)}."]
+    if question.kind != "top-k" or expected.route == HISTOGRAM or question.k == facts.items:
+        return []  # no lead gives a certificate, or nobody loses
+    lead = about(float(f"{expected.selection_noise * math.log(1 / _LEVEL):.2g}"))
     certified = f"Winners that lead the best loser by about {lead} or more get a certificate"
-    found = [f"{certified} (p ≤ {_LEVEL})."]
+    sentences = [f"{certified} (p ≤ {_LEVEL})."]
     if stated:
         pairs = (each.split(":") for each in stated.split(","))
-        sizes = {int(rank): float(size) / float(facts.step) for rank, size in pairs}
-        items = max((asked.k or 1) + 1, *sizes) if facts.unknown else len(facts)
-        right = _plan(asked, facts, counts=sizes, items=items).rows[0].precision
+        sizes = {int(rank): float(size) for rank, size in pairs}
+        right = expected_for_sizes(choose(question, facts), sizes).precision
         if right is not None:
-            found.append(f"With such counts {100 * right:.1f} % of the winners would be right.")
-    return found
+            sentences.append(f"With such counts {100 * right:.1f} % of the winners would be right.")
+    return sentences

@@ -21,7 +21,7 @@ from typing import Annotated, Any, NamedTuple
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
-from dpgap.budget.account import UNDER_WAY, AlreadyCharged
+from dpgap.budget.account import UNDER_WAY, AlreadyCharged, KeyUsed
 from dpgap.budget.entries import Balance, Entry, LedgerError, hash_of
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerReservation
 from dpgap.budget.requests import ChargedRequest, Quota
@@ -32,7 +32,7 @@ from dpgap.desk.config import ListedData, StewardsFile
 from dpgap.desk.counts import Slot, TopicCounts
 from dpgap.desk.heads import PutBack
 from dpgap.desk.middleware import BUSY, NOT_THERE, Refused, in_our_words, log, note_error
-from dpgap.desk.questions import FilledForm, Prospects, ask, number_in, prospects, text_of
+from dpgap.desk.questions import FilledForm, Offers, ask, number_in, offers, text_of
 from dpgap.desk.spool import Folder, Pending, Reserved, Reserving, Slip, Spool, SpoolError, name_of
 from dpgap.releases.document import handed_out
 
@@ -78,7 +78,7 @@ class Receipt(NamedTuple):
     """The number of its reservation in the book."""
     state: str
     again: bool = False
-    """Whether another request paid for it; then nothing was charged for this one."""
+    """Whether it was paid for before; then nothing was charged for this one."""
 
 
 class Page(BaseModel):
@@ -181,16 +181,20 @@ class Desk:
     ) -> Pending | Receipt:
         """Charge a question, once for each key. If it was charged before, return its receipt.
 
-        If another person asks the same question just now, it is charged once, unless fresh noise is
-        wanted.
+        The key comes first, whatever else was asked or changed since. If another person asks the
+        same question just now, it is charged once, unless fresh noise is wanted.
         """
         if not self.auth.may_ask(visitor, data):
             raise Refused(403, "You are not listed for questions about this data set.")
+        own = own_key(visitor, key)
+        if (entry := self._account(data).keyed(own)) is not None:
+            require_same(entry, data, form)
+            return self.receipt(visitor, data, key)._replace(again=True)
         self.require_enough(visitor, data, form)
         questions = self.limit(visitor, data, "questions_a_day")
         megabytes = self.limit(visitor, data, "megabytes_a_day")
         quota = Quota(questions, megabytes * 10**6, data.megabytes * 10**6)
-        slot, own = self.slot(data, form), own_key(visitor, key)
+        slot = self.slot(data, form)
         extra = {"desk": self.spool.id, "question": {"dataset": data.name, **form.said}}
         account = Reserving(
             self.ledger, data.budget, slip=self._slip, extra=extra, heads=self.spool.heads
@@ -201,14 +205,14 @@ class Desk:
             return Pending(made.reservation, made.slip, form, slot)
         except AlreadyCharged as before:
             found = before.answered
-            return Receipt(found.entry, found.state, account.answered(own) is None)
+            return Receipt(found.entry, found.state, again=True)
         return Receipt(release.made.ledger.entry, "settled", again=True)
 
     def _slip(self, account: LedgerAccount) -> Slip:
         """A new file in the spool for an answer; refused if other answers wait for the ledger."""
         waiting = list(self.waiting.values())
         is_blocked = any(each.blocks(account.dataset) for each in waiting)
-        if is_blocked and not account.answered(account.key or ""):
+        if is_blocked:
             raise Refused(
                 503,
                 "An answer about this data set waits for the ledger. Nothing more is charged until "
@@ -371,11 +375,11 @@ class Desk:
             raise Refused(422, f"epsilon must be at least {text_of(least)} for each question")
         return least
 
-    def expect(self, visitor: Visitor, data: ListedData, form: FilledForm) -> Prospects:
+    def expect(self, visitor: Visitor, data: ListedData, form: FilledForm) -> Offers:
         """The expected errors of a question, if it can be asked."""
         least = self.require_enough(visitor, data, form)
         facts = self.slot(data, form).facts
-        return prospects(form, facts, self.balance(visitor, data).left, least)
+        return offers(form, facts, self.balance(visitor, data).left, least)
 
     def slot(self, data: ListedData, form: FilledForm) -> Slot:
         """The counts for a question, if it can be asked about this topic. All checks are public."""
@@ -397,7 +401,7 @@ class Desk:
         found = self._account(data).answered(own_key(visitor, key))
         if found is None:
             raise Refused(404, "Nothing was charged for a question with this key.")
-        return Receipt(found.entry, found.state)
+        return Receipt(found.entry, found.state, found.again)
 
     def document(self, data: ListedData, number: int) -> str:
         """An archived release as its document, by the number of its reservation."""
@@ -423,6 +427,14 @@ def own_key(visitor: Visitor, key: str) -> str:
     if not (8 <= len(key) <= 64 and key.isascii() and key.replace("-", "").isalnum()):
         raise Refused(422, "key must be 8 to 64 letters, digits and -")
     return f"desk {hash_of(visitor.name)[:16]} {key}"
+
+
+def require_same(entry: Entry, data: ListedData, form: FilledForm) -> None:
+    """Refuse a form if the entry with its key is of another question."""
+    before = entry.extra.get("question", {})
+    is_same = before.get("dataset") == data.name and before.get("topic") == form.said["topic"]
+    if not is_same or FilledForm.read(before).wanted != form.wanted:
+        raise KeyUsed(f"entry {entry.number} has the key of this request, and another question")
 
 
 # --------------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ from dpgap.desk.counts import Slot
 from dpgap.desk.heads import Heads
 from dpgap.desk.middleware import Refused, log
 from dpgap.desk.questions import FilledForm, ask
+from dpgap.printable import printable
 
 Answer = dict[str, str]
 
@@ -280,6 +281,10 @@ class Reserving(LedgerAccount):
                 "Nothing was charged again: send a new key to ask once more.",
             )
 
+    def free_answer(self, request: Request, fresh: bool) -> str | None:
+        """As for every account; the key is kept with the fields of the form."""
+        return LedgerAccount.free_answer(self, replace(request, extra=self.extra), fresh)
+
     def reserve_for(self, request: Request) -> NoReturn:
         """Raise an error in every case: `Reserved` if the budget covers the request."""
         slip, name = self.slip(self), self.dataset
@@ -368,8 +373,10 @@ class Pending:
             self.note("the spool cannot be written, so its answer is only in memory", error)
 
     def note(self, words: str, error: BaseException | None = None) -> None:
-        """Note a failure. The text of an error may quote data, so only its kind is kept."""
+        """Note a failure. The text of an error may quote data; only the ledger's own is kept."""
         kind = "" if error is None else f" ({type(error).__name__})"
+        if isinstance(error, LedgerError) and error.why:
+            kind = f": it {printable(error.why)}"
         self._failures.setdefault(words + kind, False)
 
     def log_failures(self) -> None:

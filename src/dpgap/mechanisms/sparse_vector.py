@@ -10,9 +10,11 @@ Budgets are counted in whole units (one unit is the charge of the cheapest branc
 Noise is floored to the grid of the answers. Shifts by whole steps keep every ≥, so ties do no harm.
 """
 
+import atexit
 import math
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
@@ -204,6 +206,19 @@ def _margin(law: Law, threshold_law: Law, grid: Grid, is_last: bool) -> Fraction
 # ε, and closing is final. If an exception leaves the `with` block, nothing is credited, because the
 # exception may depend on private data. A run that is dropped without closing credits nothing
 # either, because the time of this depends on the garbage collector.
+#
+# An account that archives gets all answers of a run when it is closed. A run that is killed settles
+# nothing, so its answers are gone.
+
+
+_OPEN: "weakref.WeakSet[Run]" = weakref.WeakSet()
+"""The runs that hold budget. Late in its shutdown Python shows no warnings (3.12 and later)."""
+
+
+@atexit.register
+def _warn_of_open_runs() -> None:
+    for run in list(_OPEN):
+        run.__del__()
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,10 +270,17 @@ class Run(ProcessBound):
         self._outcomes = mechanism.in_steps().run(iter(self._waiting.pop, None), self._noise)
         self._grid = Grid(mechanism.grid)
         self._used = 0
+        self._asked = 0
+        self._above: list[tuple[int, int, int]] = []  # place, branch and gap
+        self._thresholds: list[Fraction] = []
+        self._has_thresholds = False
         self._closed = False
+        self._has_warned = False
         self._lock = threading.RLock()
         self._busy = False
         self._reservation = reserved(account, Request(mechanism.epsilon, mechanism))
+        if self._reservation is not None:
+            _OPEN.add(self)
 
     @property
     def spent(self) -> Fraction:
@@ -287,6 +309,9 @@ class Run(ProcessBound):
     def ask(self, answer: object, *, threshold: Rational | EllipsisType = ...) -> Answer:
         """Is this private answer above the threshold?
 
+        The answer must count persons, so that one person moves it by at most 1; for events, cap
+        each person's at c and pass `sensitivity=c` to the mechanism. Else ε promises less.
+
         A `threshold` replaces that of the mechanism for this question. It must be public, or fixed
         before the answer is seen. It may depend on earlier releases, never on private data.
         """
@@ -309,8 +334,12 @@ class Run(ProcessBound):
             self._noise.freshen()
             self._waiting.append(steps)
             branch, gap = next(self._outcomes)
-            if branch is not None:
+            if branch is not None and gap is not None:
                 self._used += self._mechanism.every_branch[branch - 1].units
+                self._above.append((self._asked, branch, int(gap)))
+                self._thresholds.append(over.threshold)
+            self._has_thresholds |= stated is not None
+            self._asked += 1
             answered = self.build(branch, gap, stated)
             self._closed = False
             return answered
@@ -357,8 +386,19 @@ class Run(ProcessBound):
             return
         with self._alone():
             closed, self._closed = self._closed, True
+            _OPEN.discard(self)
             if credit and not closed:
-                settle(self._reservation, self.spent)
+                settle(self._reservation, self.spent, self._kept())
+
+    def _kept(self) -> AboveRelease | None:
+        """All answers, for an account that archives; None if it does not."""
+        reference = getattr(self._reservation, "reference", None)
+        if reference is None:
+            return None
+        above = np.array(self._above, dtype=np.int64).reshape(-1, 3)
+        drawn = Above(above[:, 0], None, above[:, 1], above[:, 2], self._used, self._asked)
+        thresholds = tuple(self._thresholds) if self._has_thresholds else None
+        return self._mechanism.build(drawn, thresholds).paid_by(reference)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -382,7 +422,10 @@ class Run(ProcessBound):
         self._end(credit=kind is None or issubclass(kind, BudgetExhausted))
 
     def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
-        if self._reservation is not None and not (self._closed or self.is_elsewhere):
+        if self._reservation is None:
+            return
+        if not (self._closed or self._has_warned or self.is_elsewhere):
+            self._has_warned = True
             warn(
                 "a run was never closed, so its whole ε stays charged. Use it in a "
                 "block, which closes it: `with mechanism.start(account=account) as run:`",
@@ -432,7 +475,8 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
     threshold_share
         The part of ε for the noise of the threshold. The default makes gaps most accurate.
     noise
-        The law of the noise: "laplace", "staircase" or "exponential".
+        The law of the noise. "exponential", the default, has p-values and the least spread;
+        "laplace" is the paper's; or "staircase".
     grid
         A power of two, such as 0.25: answers may be real numbers, and are rounded to multiples of
         it. Without a grid, answers must be whole numbers.
@@ -454,7 +498,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         default=None,
         then=lambda self: self.threshold_share or best_threshold_share(self.k, self.monotonic),
     )
-    noise: str = parameter(require_noise, default="laplace")
+    noise: str = parameter(require_noise, default="exponential")
     grid: ExactOrNone = parameter(read_grid, default=None)
     threshold_law: Law = derived(lambda self: threshold_law_of(self))
     every_branch: tuple[Branch, ...] = derived(lambda self: tuple(branches_of(self)))
@@ -676,10 +720,17 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
             Promise(self.epsilon, self.sensitivity, self.monotonic),
         )
 
-    def build(self, drawn: Above) -> AboveRelease:
-        """The release of what was drawn."""
+    def build(self, drawn: Above, thresholds: tuple[Fraction, ...] | None = None) -> AboveRelease:
+        """The release of what was drawn; `thresholds` are those of a run's questions."""
+        selected = self.winners(drawn).selected()
+        if thresholds is not None:
+            places = zip(thresholds, drawn.branches.tolist(), strict=True)
+            offsets = [self.over(line).gap_offsets[branch - 1] for line, branch in places]
+            raw = np.multiply(drawn.gaps, Grid(self.grid).width, dtype=np.float64)
+            selected["gaps"] = raw + np.array(offsets)
         return AboveRelease(
-            **self.winners(drawn).selected(),
+            **selected,
+            thresholds=thresholds,
             branch_of=drawn.branches,
             epsilon=self.epsilon,
             spent=self.spent(drawn.used),
@@ -691,7 +742,12 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
     def start(self, *, account: Account | None = None) -> Run:
         """Open a run that is asked one answer at a time; use it in a `with` block.
 
-        The whole ε is reserved in the `account` until the run ends; the rest is credited then.
+        Each number must count persons, so that one person moves it by at most 1; for events, cap
+        each person's at c and pass `sensitivity=c` to the mechanism. Else ε promises less.
+
+        The whole ε is reserved in the `account` until the run ends; the rest is credited then. A
+        ledger archives all answers then. If the process is killed before, they are gone: store each
+        answer before you act on it.
         """
         return Run(self, account)
 

@@ -289,7 +289,8 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
     sensitivity
         The most that one person can move any one answer.
     noise
-        The law of the noise: "laplace", "staircase" or "exponential".
+        The law of the noise. "exponential", the default, has p-values and the least spread;
+        "laplace" is the paper's; or "staircase".
     grid
         A power of two, such as 0.25: answers may be real numbers, and are rounded to multiples of
         it. Without a grid, answers must be whole numbers.
@@ -305,7 +306,7 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
     _: KW_ONLY
     monotonic: bool = parameter(boolean, default=False)
     sensitivity: Exact = parameter(positive_rational, default=1)
-    noise: str = parameter(require_noise, default="laplace")
+    noise: str = parameter(require_noise, default="exponential")
     grid: ExactOrNone = parameter(read_grid, default=None)
     law: RealLaw = derived(lambda self: law_for(self, self.k, self.noise))
     _kind: ClassVar[type[TopKRelease]] = TopKRelease
@@ -404,7 +405,8 @@ class NoisyMax(NoisyTopK):
     sensitivity
         The most that one person can move any one answer.
     noise
-        The law of the noise: "laplace", "staircase" or "exponential".
+        The law of the noise. "exponential", the default, has p-values and the least spread;
+        "laplace" is the paper's; or "staircase".
     grid
         A power of two, such as 0.25: answers may be real numbers, and are rounded to multiples of
         it. Without a grid, answers must be whole numbers.

@@ -21,7 +21,7 @@ monotonic), and their intervals hold after selection. For a threshold there are 
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Annotated, Any, TypedDict, Unpack, cast
@@ -59,7 +59,7 @@ from dpgap.pipelines import best, paper
 from dpgap.pipelines.look_first import LookFirst
 from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.pipelines.routes import (
-    Expectation,
+    ExpectedErrors,
     JointRoute,
     Looked,
     PaperRoute,
@@ -111,31 +111,52 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
     )
     """The share of ε that selects; None if a look decides it."""
     grid: ExactOrNone = parameter(read_grid, default=None)
-    route: RankedRoute | JointRoute | PaperRoute = derived(
-        lambda self: _ROUTES.get(self.method, RankedRoute).of(
-            self,
-            (self.split or _HALF) * self.epsilon,
-            (1 - (self.split or _HALF)) * self.epsilon,
+    selection: NoisyTopK | JointTopK = derived(
+        lambda self: self.kind.select(
+            self.k, (self.split or _HALF) * self.epsilon, **claims_of(self)
         )
     )
-    """The route without a look."""
-    selection: NoisyTopK | JointTopK = derived(lambda self: self.route.selection)
-    """The selection of that route; it says which answers are accepted."""
-    measurement: Laplace | Joint = derived(lambda self: self.route.measurement)
+    """The selection of the route without a look; it says which answers are accepted."""
+    measurement: Laplace | Joint = derived(
+        lambda self: measurement_of(
+            self.selection,
+            (1 - (self.split or _HALF)) * self.epsilon,
+            self.k,
+            self.kind.measure,
+        )
+    )
+    """The measurement of that route."""
     looking: LookFirst | None = derived(
         lambda self: LookFirst.of(self, self.split) if self.looks else None
     )
+    """The look, and the routes that it chooses from."""
+
+    @property
+    def kind(self) -> type[RankedRoute | JointRoute | PaperRoute]:
+        """The kind of the route without a look."""
+        return _ROUTES.get(self.method, RankedRoute)
+
+    @property
+    def route(self) -> RankedRoute | JointRoute | PaperRoute:
+        """The route without a look: it is also taken if all answers win."""
+        kind: Any = self.kind
+        return cast(RankedRoute | JointRoute | PaperRoute, kind(self.selection, self.measurement))
 
     @property
     def routes(self) -> tuple[RankedRoute | JointRoute | PaperRoute, ...]:
         """All routes that a release may take."""
         return (self.route,) if self.looking is None else (self.route, *self.looking.routes)
 
-    def expectation(self) -> Expectation:
-        """The expected errors. After a look: of a clear set, and the largest of any route."""
-        if self.looking is None:
-            return self.route.expectation()
-        return self.looking.expectation((1, 0, -1))
+    def expected_errors(self, items: int | None = None) -> ExpectedErrors:
+        """The expected errors of so many items; None stands for any number above k.
+
+        After a look: the error of a clear set, and the other errors of the worst route.
+        """
+        if self.looking is None or items == self.k:
+            expected = self.route.expected_errors(items)
+        else:
+            expected = self.looking.expected_errors()
+        return replace(expected, method=self.method)
 
     def choose_route(self, prepared: Candidates) -> tuple[Any, tuple[Any, ...]]:
         looking, n = self.looking, prepared.size
@@ -144,7 +165,7 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
         rule, measurement = looking.rule(n), looking.measurement
         looked = measurement.draw_paid(prepared.at_ranks(rule.ranks))
         number = int(rule.decide(measurement.lengths(looked)[None])[0])
-        return looking.routes[number], (looked, n, number)
+        return looking.route(number), (looked, n, number)
 
     def route_of(self, drawn: Measuring[Any]) -> tuple[Any, Joint | None, Looked]:
         looking = self.looking
@@ -152,7 +173,7 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
             return self.route, None, ()
         values = looking.measurement.lengths(drawn.looked).tolist()
         looked = tuple(zip(looking.rule(drawn.among or 0).ranks, values, strict=True))
-        return looking.routes[drawn.route], looking.measurement, looked
+        return looking.route(drawn.route), looking.measurement, looked
 
 
 @public
@@ -236,7 +257,7 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
         """The ε that was spent: if nothing was found, nothing is spent on measuring."""
         return self.selection.spent(chosen.used) + (self.measurement.epsilon if found else 0)
 
-    def expectation(self) -> Expectation:
+    def expected_errors(self, items: int | None = None) -> ExpectedErrors:
         """The expected errors of k answers; if they are clear, cheap branches find them."""
         selection, measurement, count = self.selection, self.measurement, self.k
         gap, dearest = paper.gap_variances(selection)[[0, -1]].tolist()
@@ -244,13 +265,19 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
         if isinstance(measurement, Laplace):
             clear = float(combined_variance(alone, gap)[0])
             errors = paper.above_errors(selection, measurement, np.ones(count, int))
-            return Expectation.of(clear, None, errors[0].half_width(0.95), dearest)
+            return ExpectedErrors.of(
+                self,
+                clear=clear,
+                close=None,
+                half_width=errors[0].half_width(0.95),
+                noise=dearest,
+            )
         shared = selection.in_steps().threshold_law.floor_variance * Grid(selection.grid).width ** 2
         correlation = measurement.law(count).correlation
         own, noise = alone * (1 - correlation), gap - shared
         common, noise_mean = alone * correlation + own / count, shared + noise / count
         clear = _of_best_mean(common, noise_mean) + (count - 1) / count * _of_best_mean(own, noise)
-        return Expectation.of(clear, alone, half, dearest)
+        return ExpectedErrors.of(self, clear=clear, close=alone, half_width=half, noise=dearest)
 
 
 def _of_best_mean(one: float, other: float) -> float:

@@ -6,7 +6,7 @@ measurement add up to exactly ε. The look is released too.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -14,15 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpgap.exact.grid import Grid
-from dpgap.exact.reals import Floats, Integers, without_float_errors
+from dpgap.exact.parameters import remembered
+from dpgap.exact.reals import Floats, Integers, require_scale, without_float_errors
 from dpgap.exact.shells import ShellNoise
 from dpgap.mechanisms.joint import log_choose
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint
 from dpgap.mechanisms.mechanism import Claims
-from dpgap.pipelines.routes import Expectation, JointRoute, RankedRoute
+from dpgap.pipelines.routes import ExpectedErrors, JointRoute, RankedRoute
 
 # --------------------------------------------------------------------------------------------------
-# The forecast of a look: how many winners will be right if they are chosen as a set, or ranked.
+# The expected precision after a look: how many winners will be right, as a set or ranked.
 #
 # A *look* is a noisy measurement of a few order statistics, such as the 1st, 5th, 10th and 50th
 # largest count. A curve through these points replaces all counts: log(1 + count) is linear in
@@ -35,8 +36,8 @@ from dpgap.pipelines.routes import Expectation, JointRoute, RankedRoute
 # - Ranked: with noise, a count x is above a line z with chance e^(−(z − x)/b), at most 1. The line
 #   is the z for which these chances add up to k. Those of the top k are their chances to be found.
 #
-# Both forecasts are right to a few hundredths. Ranks are grouped in cells, so the cost hardly grows
-# with k or n. Nothing here is private or random: all of it is computed from released numbers.
+# Both are right to a few hundredths. Ranks are grouped in cells, so the cost hardly grows with k or
+# n. Nothing here is private or random: all of it is computed from released numbers.
 
 
 _TOP_CELLS = 32
@@ -44,7 +45,7 @@ _LOW_CELLS = 24
 _LARGEST = 700.0
 
 
-class Forecast:
+class ExpectedPrecision:
     """The expected precision of the top k of n answers, from looks at some `ranks`; k < n."""
 
     def __init__(self, k: int, n: int, ranks: tuple[int, ...]) -> None:
@@ -130,8 +131,8 @@ class Forecast:
         return found
 
 
-forecast = lru_cache(maxsize=64)(Forecast)
-"""The forecast for these public numbers; the latest are cached."""
+expected_precision = lru_cache(maxsize=64)(ExpectedPrecision)
+"""The expected precision for these public numbers; the latest are cached."""
 
 
 @without_float_errors
@@ -172,8 +173,8 @@ def _weights(places: Floats, ranks: Floats) -> Floats:
 # route, and the share of ε that selects, only from this released look. The rule is public, and its
 # constants were fixed on public data; nothing private decides.
 #
-# A look is noisy. So the rule makes forecasts for two dozen points around it, spread by the law of
-# the look's noise:
+# A look is noisy. So the rule compares the precision at two dozen points around it, spread by the
+# law of the look's noise:
 #
 # - For ten or more winners: a set, if its gain is at least 3.75 times its loss.
 # - For fewer winners: a set, if it is right at nearly all points.
@@ -183,7 +184,7 @@ def _weights(places: Floats, ranks: Floats) -> Floats:
 
 _PLACES = 16
 _CAUTION = 0.9
-"""A set is forecast as if it had only this part of its share, to correct a small optimism."""
+"""A set is judged as if it had only this part of its share, to correct a small optimism."""
 _AS_GOOD = 0.004
 _CERTAINLY = 6.0
 _AT_ONCE = 1 << 11
@@ -277,17 +278,18 @@ class Rule:
     """Chooses a share of ε for a set, or a ranking, from a look at some ranks of n answers."""
 
     def __init__(self, looking: "LookFirst", n: int) -> None:
-        selection, look = looking.routes[0].selection, looking.measurement
-        self.ranks = ranks_for(selection.k, n)
+        look = looking.measurement
+        self.ranks = ranks_for(looking.k, n)
         # The scale of noise that costs ε: sensitivity/ε.
-        self.unit = float((1 if selection.monotonic else 2) * look.sensitivity / looking.epsilon)
-        self._k, self._worth = selection.k, looking.terms.worth
+        self.unit = float((1 if looking.monotonic else 2) * look.sensitivity / looking.epsilon)
+        self._k = looking.k
+        self._worth = looking.terms.worth
         # Errors of a look, spread evenly; and how far below 0 an answer surely is.
         self.places = places_around(look.law(len(self.ranks)), _PLACES)
         self._certain = _CERTAINLY * float(self.places.std())
         self._set_rates = _CAUTION * np.array([*map(float, looking.terms.set_shares)])
-        self._rank_rate = float(looking.terms.rank_share) / selection.k
-        self._forecast = forecast(selection.k, n, self.ranks)
+        self._rank_rate = float(looking.terms.rank_share) / looking.k
+        self._precision = expected_precision(looking.k, n, self.ranks)
 
     def decide(self, looks: Floats) -> Integers:
         """For every row of looks: 0 for a ranking, or the number (from 1) of the share for a set.
@@ -298,12 +300,12 @@ class Rule:
         if len(looks) > rows:
             parts = [self.decide(looks[at : at + rows]) for at in range(0, len(looks), rows)]
             return np.concatenate(parts)
-        # The forecast at each point around each look: as a set for each share, and ranked.
+        # The precision at each point around each look: as a set for each share, and ranked.
         lowest = looks.min(axis=1, keepdims=True)
         # Counts end at 0; answers that are certainly below 0 end at a lower bound from the look.
         end = np.where(lowest < -self._certain, lowest, 0.0)
         around = ((looks - end)[:, None, :] - self.places) / self.unit
-        as_set, as_ranked = self._forecast.precisions(
+        as_set, as_ranked = self._precision.precisions(
             around.reshape(-1, len(self.ranks)), self._set_rates, self._rank_rate
         )
         as_set = as_set.reshape(self._set_rates.size, -1, _PLACES)
@@ -323,20 +325,26 @@ class Rule:
 # --------------------------------------------------------------------------------------------------
 
 
+_KINDS: tuple[type[RankedRoute | JointRoute], ...] = (RankedRoute, JointRoute)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LookFirst:
     """Look with a small part of ε, then take one of the routes; for at least 2 winners."""
 
+    k: int
     epsilon: Fraction
-    measurement: Joint
-    routes: tuple[RankedRoute | JointRoute, ...]
-    """The routes: first ranked, then sets, in the order of their shares of ε."""
+    monotonic: bool
+    sensitivity: Fraction
+    grid: Fraction | None
     terms: Terms
+    measurement: Joint
+    """The measurement of the look."""
 
     @classmethod
-    def of(cls, own: Claims, split: Fraction | None) -> "LookFirst":
+    def of(cls, claims: Claims, split: Fraction | None) -> "LookFirst":
         """The best method with these claims. A `split` is the share that selects on every route."""
-        epsilon, terms = own.epsilon, terms_for(own.k)
+        terms = terms_for(claims.k)
         if split is not None:
             if split + terms.look >= 1:
                 raise ValueError(
@@ -344,22 +352,76 @@ class LookFirst:
                     f"which looks with {float(terms.look)} of ε first"
                 )
             terms = terms._replace(set_shares=(split,), rank_share=split)
-        routes: list[RankedRoute | JointRoute] = []
-        for share in (terms.rank_share, *terms.set_shares):
-            taken = JointRoute if routes else RankedRoute
-            routes.append(taken.of(own, share * epsilon, (1 - terms.look - share) * epsilon))
         # The look uses the grid of the answers: it needs no finer grid.
-        grid, kind = Grid(own.grid), CountHull if own.monotonic else Cube
-        whole: dict[str, Any] = {"monotonic": True} if own.monotonic else {}
-        whole |= {"sensitivity": grid.up(own.sensitivity) * grid.step, "grid": own.grid}
-        return cls(epsilon, kind(terms.look * epsilon, **whole), tuple(routes), terms)
+        grid = Grid(claims.grid)
+        kind = CountHull if claims.monotonic else Cube
+        same_way: dict[str, Any] = {"monotonic": True} if claims.monotonic else {}
+        looking = cls(
+            k=claims.k,
+            epsilon=claims.epsilon,
+            monotonic=claims.monotonic,
+            sensitivity=claims.sensitivity,
+            grid=claims.grid,
+            terms=terms,
+            measurement=kind(
+                terms.look * claims.epsilon,
+                sensitivity=grid.up(claims.sensitivity) * grid.step,
+                grid=claims.grid,
+                **same_way,
+            ),
+        )
+        looking._require_scales()
+        return looking
 
-    def expectation(self, numbers: Sequence[int]) -> Expectation:
-        """The expected errors: of the first of these routes, and the largest of any of them."""
-        routes = [self.routes[number] for number in numbers]
-        most = min(routes, key=lambda route: route.measurement.epsilon).expectation()
-        first = routes[0].expectation()
-        return first._replace(close_error=most.close_error, half_width=most.half_width)
+    def _require_scales(self) -> None:
+        """Refuse an ε with which a route would have too little or too much noise.
+
+        Routes are made after the look, which is paid then. So nothing may refuse them there.
+        """
+        unit = Grid(self.grid).up(self.sensitivity) / self.epsilon
+        moved = unit if self.monotonic else 2 * unit
+        require_scale(self.k * moved / self.terms.rank_share)
+        for share in self.terms.set_shares:
+            require_scale(moved / share)
+        for share in self.shares:
+            require_scale(Joint.finer * unit / self._left(share))
+
+    @property
+    def shares(self) -> tuple[Fraction, ...]:
+        """The share of ε that selects, on each route: first the ranking's, then those of sets."""
+        return (self.terms.rank_share, *self.terms.set_shares)
+
+    def _left(self, share: Fraction) -> Fraction:
+        """The share of ε that the look, and a selection with this share, leave for measuring."""
+        return 1 - self.terms.look - share
+
+    @remembered
+    def route(self, number: int) -> RankedRoute | JointRoute:
+        """The route of this number: 0 ranks the winners, the others choose a set."""
+        share = self.shares[number]
+        return _KINDS[number > 0].of(self, share * self.epsilon, self._left(share) * self.epsilon)
+
+    @property
+    def routes(self) -> tuple[RankedRoute | JointRoute, ...]:
+        """All routes."""
+        return tuple([self.route(number) for number in range(len(self.shares))])
+
+    def expected_errors(self, numbers: Sequence[int] = ()) -> ExpectedErrors:
+        """The expected error of the first of these routes, and the other errors of the worst.
+
+        Without numbers: of a clear set, and of any route.
+        """
+        possible = numbers or (1, *range(len(self.shares)))
+        clear = self.route(possible[0]).expected_errors()
+        worst = self.route(max(possible, key=self.shares.__getitem__)).expected_errors()
+        is_set = {number > 0 for number in possible}
+        return replace(
+            clear,
+            route=clear.route if len(is_set) == 1 else None,
+            epsilon=self.epsilon,
+            close_error=worst.close_error,
+            half_width=worst.half_width,
+        )
 
     @lru_cache(maxsize=64)  # noqa: B019 - parameters, and how many answers there are, are public
     def rule(self, n: int) -> Rule:

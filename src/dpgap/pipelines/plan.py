@@ -12,31 +12,40 @@ learns how many winners would be right.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
 from dpgap._package import public
 from dpgap.exact.grid import MAX_STEPS
-from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational, readable
+from dpgap.exact.parameters import (
+    Rational,
+    boolean,
+    positive_integer,
+    positive_rational,
+    power_of_two,
+    readable,
+    readable_up,
+    share,
+)
 from dpgap.exact.reals import Floats, TooNarrowError, TooWideError
-from dpgap.mechanisms.histogram import NoisyHistogram, Wanted
-from dpgap.pipelines.arrays import Facts, MeasuredAbove, MeasuredTopK
-from dpgap.pipelines.look_first import forecast
-from dpgap.pipelines.routes import Expectation, HistogramRoute
-from dpgap.question import ABOVE_METHODS, HISTOGRAM, METHODS, one_of, require_options, takes
+from dpgap.pipelines.arrays import MeasuredTopK
+from dpgap.pipelines.choose import Choice, PublicFacts, choose
+from dpgap.pipelines.look_first import ExpectedPrecision, LookFirst, expected_precision
+from dpgap.pipelines.routes import ExpectedErrors
+from dpgap.question import ABOVE_METHODS, HISTOGRAM, METHODS, Question, chance, one_of
 from dpgap.releases.release import Table
 
 # --------------------------------------------------------------------------------------------------
-# The forecast for counts of stated sizes: how many winners would be right.
+# For answers of stated sizes: the route to expect, and how many winners would be right.
 #
-# The sizes are public: expectations, or an older release. The rule and its forecast are those of a
-# release; here the look shows exactly the stated sizes.
+# The sizes are public: expectations, or an older release. The rule is that of a release; here the
+# look shows exactly the stated sizes.
 
 
 Sizes = Sequence[float] | Mapping[int, float]
@@ -46,29 +55,38 @@ _NUMBERS = 900 * 40
 """The number of ε to choose from: those of three digits from 10^-9 to 10^31."""
 
 
-def foreseen(pipeline: MeasuredTopK, counts: Sizes, items: int | None) -> tuple[Expectation, float]:
-    """The expected errors for answers of this size, and the share of right winners.
+def expected_for_sizes(choice: Choice, counts: Sizes) -> ExpectedErrors:
+    """The expected errors for answers of these sizes, with the share of right winners.
 
-    With its noise, a look may choose other routes: the error in a close race is the largest of
-    theirs. There is no forecast for the paper's method.
+    There is no `precision` for the paper's method, for a histogram, or above a threshold.
     """
-    n = positive_integer("items", items)
-    if n <= pipeline.k:
-        raise ValueError(f"items must be more than k, {pipeline.k}, not {n}")
-    if n > MAX_STEPS:
-        raise ValueError(f"items must be at most 2^60, not {n}")
-    ranks, sizes = _by_rank(counts, n)
-    seen, route = forecast(pipeline.k, n, ranks), pipeline.route
-    found = pipeline.expectation()
+    pipeline, items = choice.pipeline, choice.facts.items or 0
+    ranks, sizes = _by_rank(counts, items)
+    if not isinstance(pipeline, MeasuredTopK) or pipeline.method == "paper":
+        return choice.expected
+    if items == pipeline.k:
+        return replace(choice.expected, precision=1.0)
+    precision = expected_precision(pipeline.k, items, ranks)
+    steps = sizes[None] / float(choice.facts.step)
+    expected, route = choice.expected, pipeline.route
     if pipeline.looking is not None:
-        rule = pipeline.looking.rule(n)
-        looked = seen.counts_at(sizes[None], rule.ranks)
-        numbers = rule.decide(np.concatenate([looked, looked + rule.places])).tolist()
-        route, found = pipeline.looking.routes[numbers[0]], pipeline.looking.expectation(numbers)
-    looks = sizes[None] / (float(pipeline.sensitivity) * (1 if pipeline.monotonic else 2))
-    epsilon = float(route.selection.epsilon)
-    as_set, ranked = seen.precisions(looks, np.array([epsilon]), epsilon / pipeline.k)
-    return found, float(as_set[0, 0] if route.name == "joint" else ranked[0])
+        numbers = _likely_routes(pipeline.looking, items, precision, steps)
+        expected = choice.stated(pipeline.looking.expected_errors(numbers))
+        route = pipeline.looking.route(numbers[0])
+    units = steps / (float(pipeline.sensitivity) * (1 if pipeline.monotonic else 2))
+    rate = float(route.selection.epsilon)
+    as_set, ranked = precision.precisions(units, np.array([rate]), rate / pipeline.k)
+    return replace(expected, precision=float(as_set[0, 0] if route.name == "joint" else ranked[0]))
+
+
+def _likely_routes(
+    looking: LookFirst, items: int, precision: ExpectedPrecision, steps: Floats
+) -> list[int]:
+    """The number of the route for a look without noise; then those for looks with noise."""
+    rule = looking.rule(items)
+    look = precision.counts_at(steps, rule.ranks)
+    numbers: list[int] = rule.decide(np.concatenate([look, look + rule.places])).tolist()
+    return numbers
 
 
 def _by_rank(counts: Sizes, n: int) -> tuple[tuple[int, ...], Floats]:
@@ -87,7 +105,7 @@ def _by_rank(counts: Sizes, n: int) -> tuple[tuple[int, ...], Floats]:
     return tuple(rank for rank, _ in pairs), sizes
 
 
-def _least(expected: Callable[[Fraction], "Expected"], error: Fraction) -> Fraction:
+def _least(expected: Callable[[Fraction], ExpectedErrors], error: Fraction) -> Fraction:
     """The least ε of three digits whose error is not above this one. Errors fall as ε grows."""
 
     def is_enough(at: int) -> bool:
@@ -119,35 +137,13 @@ BASELINE = "baseline"
 """Measuring with Laplace noise and half of ε while ignoring gaps."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """The expected errors of one method with this ε.
-
-    `error` is the root of the mean squared error of each estimate where winners are clear, and
-    `close_error` where they are hard to tell from losers: None where it may be anything. The
-    `half_width` is that of the widest 95 % interval that a release of k answers may have; where
-    there is no `close_error`, that of clear winners. All of them are larger where more than k are
-    found above a threshold. Answers are compared with noise of the standard deviation
-    `selection_noise`. `precision` is the share of winners that will be right, where sizes were
-    stated.
-    """
-
-    method: str
-    epsilon: Fraction
-    error: float
-    close_error: float | None
-    half_width: float
-    selection_noise: float
-    precision: float | None = None
-
-
-IN_PYTHON = " (for a table, state monotonic=True: errors are smaller)"
+_IN_BOTH_CASES = "if winners are clear, and in a close race"
 
 
 @public
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan(Table):
-    """One row for each method, the best first; `to_frame()` returns a data frame.
+    """One row for each method, the default first; `to_frame()` returns a data frame.
 
     Parameters
     ----------
@@ -157,20 +153,23 @@ class Plan(Table):
         The arguments of `dpgap.plan`.
     max_items
         The most items that a unit counts for, if that is bounded.
+    delta
+        The chance that an item of only one unit is shown; 0 if items are stated.
 
     >>> expected = plan(k=10, epsilon=1, method="best")
     >>> expected.error == expected["best"].error
     True
     """
 
-    rows: tuple[Expected, ...]
+    rows: tuple[ExpectedErrors, ...]
     k: int
     split: Fraction | None
     monotonic: bool
     select: str
     max_items: int | None = None
+    delta: Fraction = Fraction(0)
 
-    def __getitem__(self, method: str) -> Expected:
+    def __getitem__(self, method: str) -> ExpectedErrors:
         """The row of a method."""
         return {row.method: row for row in self.rows}[method]
 
@@ -187,22 +186,33 @@ class Plan(Table):
     @property
     def guarantee(self) -> str:
         """What the rows mean, in plain words."""
-        same = "counts that all move in the same direction"
-        kind = same if self.monotonic else f"answers of any kind{IN_PYTHON}"
-        split = "" if self.split is None else f", {readable(self.split)} of ε for selecting"
-        told = " If more than k are found, errors and 95% ± grow." if self.select == "above" else ""
+        kind = "answers of any kind"
+        if self.monotonic:
+            kind = "counts that all move in the same direction"
+        split = ""
+        if self.split is not None:
+            split = f", {readable(self.split)} of ε for selecting"
+        sentences = [
+            f"For k = {self.k}, {kind}{split} ({self.select}).",
+            f"Errors are standard errors of each estimate: {_IN_BOTH_CASES}.",
+            "95% ± is the widest interval in both cases.",
+            "If no error is shown for a close race, 95% ± is for clear winners only.",
+        ]
+        if self.select == "above":
+            sentences.append("If more than k are found, errors and 95% ± grow.")
         if self.max_items is not None:
-            many = "1 item" if self.max_items == 1 else f"{self.max_items} items"
-            told += (
-                f" A unit counts for at most {many}. If units have more, counts are too low, and "
+            items = "1 item" if self.max_items == 1 else f"{self.max_items} items"
+            sentences.append(
+                f"A unit counts for at most {items}. If units have more, counts are too low, and "
                 "these errors do not include that."
             )
-        return (
-            f"For k = {self.k}, {kind}{split} ({self.select}). Errors are standard errors of each "
-            "estimate: if winners are clear, and in a close race. 95% ± is the widest interval in "
-            "both cases. If no error is shown for a close race, 95% ± is for clear winners "
-            f"only.{told} Nothing has been spent."
-        )
+        if self.delta:
+            sentences.append(
+                "Items are unknown: only those whose noisy count reaches the threshold are shown, "
+                f"so that an item of only one unit is shown with a chance of at most "
+                f"{readable_up(self.delta)}."
+            )
+        return " ".join((*sentences, "Nothing has been spent."))
 
     def columns(self) -> dict[str, Sequence[Any]]:
         shown: dict[str, Sequence[Any]] = {
@@ -213,14 +223,29 @@ class Plan(Table):
             "95% ±": [row.half_width for row in self.rows],
             "selection noise": [row.selection_noise for row in self.rows],
         }
+        if self.delta:
+            thresholds = [row.threshold or Fraction(0) for row in self.rows]
+            shown["threshold"] = [readable(threshold) for threshold in thresholds]
         shares = [row.precision for row in self.rows]
         if any(shares):
             shown["right"] = [None if it is None else f"{100 * it:.1f} %" for it in shares]
         return shown
 
 
+def plan_of(question: Question, facts: PublicFacts, rows: Iterable[ExpectedErrors]) -> Plan:
+    """The plan for a question about answers with these facts."""
+    return Plan(
+        rows=tuple(rows),
+        k=question.k or 0,
+        split=question.split,
+        monotonic=facts.monotonic,
+        select=question.kind,
+        max_items=facts.reach,
+        delta=question.delta,
+    )
+
+
 @public
-@takes(Facts, Facts)
 def plan(
     *,
     k: int,
@@ -229,10 +254,14 @@ def plan(
     method: str | None = None,
     select: str = "top-k",
     adaptive: bool = False,
-    counts: "Sizes | None" = None,
     items: int | None = None,
+    counts: "Sizes | None" = None,
+    delta: Rational = 0,
     max_items: int | None = None,
-    **facts: Unpack[Facts],
+    monotonic: bool = True,
+    sensitivity: Rational = 1,
+    split: Rational | None = None,
+    grid: Rational | None = None,
 ) -> Plan:
     """The expected error for this `epsilon`, or the ε that a wanted `error` needs.
 
@@ -248,24 +277,36 @@ def plan(
     error
         Instead of `epsilon`: the wanted standard error of each estimate, if winners are clear.
     method
-        A method of `dpgap.measured_top_k` or `dpgap.measured_above`, or "baseline" (Laplace
-        measurement with half of ε, gaps ignored). The default is all of them.
+        A method of `dpgap.top_k` or `dpgap.above`, or "baseline" (Laplace measurement with half of
+        ε, gaps ignored). The default is all of them.
     select
         The question: "top-k" or "above".
     adaptive
         Whether items far above the threshold cost less; for "above" only.
+    items
+        How many items, or answers, there are in all. Without it the plan is for more than k.
     counts
         The expected sizes of answers: the largest in order, or some by rank, such as {1: 9000, 10:
         2000, 100: 300}. Take them from public knowledge or an older release, never from the private
-        data. For "top-k" only.
-    items
-        With `counts`: how many answers there are in all.
+        data. For "top-k" only; needs `items`.
+    delta
+        If no domain will be stated: the chance that an item of only one unit is shown, such as
+        1e-6. The plan then also says which threshold items must reach. Needs `max_items`.
     max_items
         The most items that a unit counts for, if this is bounded. Then there is one more method,
         "histogram".
-    {options}
+    monotonic
+        Whether one person moves all answers in the same direction, as counts of a table move if a
+        unit is added. False for neighbours="replace". For arrays, state what you state in
+        `dpgap.measured_top_k`, where the default is False: then noise is doubled.
+    sensitivity
+        The most that one person can move any one answer.
+    split
+        The share of ε for selecting. Without it the method chooses.
+    grid
+        The grid of `dpgap.measured_top_k` for real numbers: a power of two, such as 0.25.
 
-    >>> print(plan(k=10, epsilon=0.7, monotonic=True))  # doctest: +ELLIPSIS
+    >>> print(plan(k=10, epsilon=0.7))  # doctest: +ELLIPSIS
       method    ε  error  close race  95% ±  selection noise
         best  0.7    9.1        16.2   32.2             19.0
        joint  0.7    9.7         9.7   19.3             11.4
@@ -274,55 +315,104 @@ def plan(
     baseline  0.7   40.4        40.4   85.5             40.4
     <BLANKLINE>
     For k = 10, counts that all move in the same direction (top-k)...
-    >>> float(plan(k=10, error=10, method="best", monotonic=True).epsilon)
+    >>> float(plan(k=10, error=10, method="best").epsilon)
     0.638
+    >>> plan(k=10, epsilon=1, delta=1e-6, max_items=10).error > plan(k=10, epsilon=1).error
+    True
     """
-    require_options("plan", facts, Facts)
-    claimed, split = dict[str, Any](facts), facts.get("split")
-    top = one_of("select", select, ("top-k", "above")) == "top-k"
-    reach = None if max_items is None else positive_integer("max_items", max_items)
-    bounded = () if reach is None else (HISTOGRAM,)
-    known = (*(METHODS if top else ABOVE_METHODS), *bounded, BASELINE)
-    methods = known if method is None else (one_of("method", method, known),)
+    is_top = one_of("select", select, ("top-k", "above")) == "top-k"
     if (epsilon is None) == (error is None):
         raise ValueError("state epsilon or error, one of the two")
-    count = positive_integer("k", k)
-    if boolean("adaptive", adaptive) and top:
+    if boolean("adaptive", adaptive) and is_top:
         raise ValueError("adaptive must be False unless select='above'")
-    if (counts is None) != (items is None) or (counts is not None and not top):
-        raise ValueError("counts and items must be given together, for select='top-k' only")
+    if counts is not None and (items is None or not is_top):
+        raise ValueError("counts need items, and select='top-k'")
+    number = _number_of_items(items)
+    facts = PublicFacts(
+        sensitivity=positive_rational("sensitivity", sensitivity),
+        monotonic=boolean("monotonic", monotonic),
+        reach=_reach(max_items, number),
+        items=number,
+        unknown=chance("delta", delta) > 0,
+        grid=None if grid is None else power_of_two("grid", grid),
+    )
+    question = Question(
+        kind=select,
+        k=positive_integer("k", k),
+        delta=chance("delta", delta),
+        split=None if split is None else share("split", split),
+        threshold=None if is_top else Fraction(0),
+        adaptive=adaptive,
+    )
+    if facts.unknown:
+        _require_unknown(facts)
+    possible = _methods(question, facts)
+    methods = possible if method is None else (one_of("method", method, possible),)
 
-    def expected(name: str, whole: Fraction) -> Expected:
-        precision, own = None, claimed
-        if name == HISTOGRAM:
-            own = {given: own[given] for given in ("sensitivity", "grid") if given in own}
-            histogram = NoisyHistogram(whole, reach=reach or 1, **own)
-            found = HistogramRoute(histogram, Wanted(count)).expectation()
-        else:
-            own = {"method": "paper" if name == BASELINE else name, **claimed}
-            made: MeasuredTopK | MeasuredAbove = (
-                MeasuredTopK(count, whole, **own)
-                if top
-                else MeasuredAbove(0, count, whole, adaptive=adaptive, **own)
-            )
-            found = made.expectation()
-            if name == "best" and reach is not None and split is None:
-                read_off = expected(HISTOGRAM, whole)  # a release chooses in the same way
-                if read_off.error <= ((not top and found.close_error) or found.error):
-                    return replace(read_off, method=name)
-            if name == BASELINE:  # gaps are ignored
-                alone = Expectation.of_measurements(made.measurement.error(count), 0.0)
-                found = alone._replace(selection_noise=found.selection_noise)
-            elif counts is not None and name != "paper" and isinstance(made, MeasuredTopK):
-                found, precision = foreseen(made, counts, items)
-        return Expected(name, whole, *found, precision)
+    def expected(name: str, amount: Fraction) -> ExpectedErrors:
+        return _expected(replace(question, method=name, epsilon=amount), facts, counts)
 
-    def row(name: str) -> Expected:
-        of = partial(expected, name)
-        if error is None:
-            return of(positive_rational("epsilon", epsilon))
-        return of(_least(of, positive_rational("error", error)))
+    rows = []
+    for name in methods:
+        amount = (
+            positive_rational("epsilon", epsilon)
+            if error is None
+            else _least(partial(expected, name), positive_rational("error", error))
+        )
+        rows.append(expected(name, amount))
+    return plan_of(question, facts, rows)
 
-    share = None if split is None else positive_rational("split", split)
-    same_way = boolean("monotonic", facts.get("monotonic", False))
-    return Plan(tuple(map(row, methods)), count, share, same_way, select, reach)
+
+def _number_of_items(items: int | None) -> int | None:
+    if items is None:
+        return None
+    number = positive_integer("items", items)
+    if number > MAX_STEPS:
+        raise ValueError(f"items must be at most 2^60, not {number}")
+    return number
+
+
+def _reach(max_items: int | None, items: int | None) -> int | None:
+    """The most items that a unit counts for: it cannot be more than there are."""
+    if max_items is None:
+        return None
+    most = positive_integer("max_items", max_items)
+    return most if items is None else min(most, items)
+
+
+def _require_unknown(facts: PublicFacts) -> None:
+    """Refuse a plan for unknown items with facts that only stated items, or arrays, have."""
+    if facts.reach is None:
+        raise ValueError("delta needs max_items: the most items that a unit counts for")
+    if facts.items is not None:
+        raise ValueError("items must be left out with delta: nobody knows how many there are")
+    if facts.grid is not None:
+        raise ValueError("grid must be left out with delta: counts of a table are whole numbers")
+
+
+def _methods(question: Question, facts: PublicFacts) -> tuple[str, ...]:
+    """The methods that can answer this question, the best first; and the baseline."""
+    if facts.unknown:
+        return ("best", HISTOGRAM)
+    methods: tuple[str, ...] = METHODS if question.kind == "top-k" else ABOVE_METHODS
+    if question.kind == "top-k" and question.k == facts.items:
+        methods = tuple([method for method in methods if method != "joint"])
+    if facts.reach is not None:
+        methods = (*methods, HISTOGRAM)
+    return (*methods, BASELINE)
+
+
+def _expected(question: Question, facts: PublicFacts, counts: Sizes | None) -> ExpectedErrors:
+    """The expected errors of one method."""
+    if question.method == BASELINE:
+        return _baseline(choose(replace(question, method="paper"), facts))
+    choice = choose(question, facts)
+    return choice.expected if counts is None else expected_for_sizes(choice, counts)
+
+
+def _baseline(choice: Choice) -> ExpectedErrors:
+    """The expected errors of the paper's measurements alone."""
+    pipeline: Any = choice.pipeline
+    measured = ExpectedErrors.of_measurements(pipeline, pipeline.measurement.error(pipeline.k), 0)
+    noise = choice.expected.selection_noise
+    return replace(measured, method=BASELINE, route=None, selection_noise=noise)

@@ -17,11 +17,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
-from dpgap.data.private_counts import PrivateCounts
 from dpgap.estimates.after_selection import Estimates
 from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.errors import MeasurementError
@@ -37,7 +36,7 @@ from dpgap.mechanisms.top_k import Candidates, NoisyTopK, claims_of
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.question import HISTOGRAM, Question
-from dpgap.releases.drawn import Measuring, ReadOff
+from dpgap.releases.drawn import Above, Measuring, ReadOff
 from dpgap.releases.release import Measured, MechanismUsed, TableRelease
 
 Looked = tuple[tuple[int, float], ...]
@@ -57,6 +56,7 @@ def build(
     spent: Fraction | None = None,
     route: str | None = None,
     looked: Looked = (),
+    processed: int | None = None,
 ) -> Measured:
     """Make the release from selection, measurements and estimates; by default all of ε is spent.
 
@@ -77,6 +77,7 @@ def build(
         "method": method,
         "route": route,
         "looked": looked,
+        "processed": processed,
         "parts": () if route is None else tuple([(step, by.epsilon) for step, by in steps]),
     }
     if question is None and winners.lead is None:
@@ -117,28 +118,80 @@ def build(
     return TableRelease(**told, question=question)
 
 
-class Expectation(NamedTuple):
-    """The expected errors of estimates, and the noise of the selection, for all data."""
+@dataclass(frozen=True, slots=True)
+class ExpectedErrors:
+    """The errors to expect of a release, before anything is spent. They hold for all data.
 
+    Plans, sessions and the desk show them. All of them are larger if more than k answers are found
+    above a threshold.
+    """
+
+    method: str
+    route: str | None
+    """The route of the release; None if only its look decides it, or if there are no routes."""
+    epsilon: Fraction
     error: float
     """The root of the mean squared error of each estimate, if winners are clear."""
     close_error: float | None
     """The same in a close race (winners close to losers); None if it has no bound."""
     half_width: float
-    """Half the width of a 95 % interval; of clear winners only, if there is no `close_error`."""
+    """Half the width of the widest 95 % interval; of clear winners only, if there is no
+    `close_error`."""
     selection_noise: float
     """The deviation of the noise on the compared values: answers, or margins between two sets."""
+    threshold: Fraction | None = None
+    """What a noisy answer must reach to be shown, if items are unknown."""
+    precision: float | None = None
+    """The share of winners that will be right, if sizes of the answers were stated."""
 
     @classmethod
-    def of(cls, clear: float, close: float | None, half_width: float, noise: float) -> Self:
-        """Make it from variances."""
-        near = None if close is None else math.sqrt(close)
-        return cls(math.sqrt(clear), near, half_width, math.sqrt(noise))
+    def of(
+        cls,
+        route: Any,
+        *,
+        clear: float,
+        close: float | None,
+        half_width: float,
+        noise: float,
+        threshold: Fraction | None = None,
+    ) -> Self:
+        """The errors of a route, from variances."""
+        return cls(
+            method=route.method,
+            route=route.name,
+            epsilon=route.epsilon,
+            error=math.sqrt(clear),
+            close_error=None if close is None else math.sqrt(close),
+            half_width=half_width,
+            selection_noise=math.sqrt(noise),
+            threshold=threshold,
+        )
 
     @classmethod
-    def of_measurements(cls, error: MeasurementError, noise: float) -> Self:
-        """Make it for estimates that are the measurements: the same error in every race."""
-        return cls.of(error.variance, error.variance, error.half_width(0.95), noise)
+    def of_measurements(
+        cls, route: Any, error: MeasurementError, noise: float, threshold: Fraction | None = None
+    ) -> Self:
+        """The errors of estimates that are the measurements: the same in every race."""
+        return cls.of(
+            route,
+            clear=error.variance,
+            close=error.variance,
+            half_width=error.half_width(0.95),
+            noise=noise,
+            threshold=threshold,
+        )
+
+    def in_units(self, step: Fraction) -> Self:
+        """The same errors of answers that are in steps of this length."""
+        width = float(step)
+        return replace(
+            self,
+            error=self.error * width,
+            close_error=None if self.close_error is None else self.close_error * width,
+            half_width=self.half_width * width,
+            selection_noise=self.selection_noise * width,
+            threshold=None if self.threshold is None else self.threshold * step,
+        )
 
 
 class TwoSteps:
@@ -197,6 +250,7 @@ class TwoSteps:
             spent=route.spent(drawn.chosen, values.size),
             route=route.name,
             looked=looked,
+            processed=drawn.chosen.processed if isinstance(drawn.chosen, Above) else None,
         )
 
     def spent(self, chosen: Any, found: int) -> Fraction | None:
@@ -236,6 +290,11 @@ class SelectThenMeasure(TwoSteps, Generic[S, M]):
         return cls(selection, measurement_of(selection, to_measure, own.k, cls.measure))
 
     @property
+    def method(self) -> str:
+        """The method that takes no other route than this one."""
+        return str(self.name)
+
+    @property
     def epsilon(self) -> Fraction:
         """The most that both steps cost."""
         return self.selection.epsilon + self.measurement.epsilon
@@ -257,10 +316,10 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
     name: ClassVar[str] = "joint"
     select = JointTopK
 
-    def expectation(self) -> Expectation:
+    def expected_errors(self, items: int | None = None) -> ExpectedErrors:
         """The expected errors. The noise is on half of the margin between two sets."""
-        error, noise = self.measurement.error(self.selection.k), 4 * self.selection.law.variance
-        return Expectation.of_measurements(error, noise)
+        error = self.measurement.error(self.selection.k)
+        return ExpectedErrors.of_measurements(self, error, 4 * self.selection.law.variance)
 
 
 class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
@@ -273,14 +332,26 @@ class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
     def estimates_of_runs(self, gaps: Floats, values: Floats) -> Estimates:
         return best.estimates_after_top_k(self.selection, self.measurement, values, gaps)
 
-    def expectation(self) -> Expectation:
-        """The expected errors: gaps help if winners are clear (least squares)."""
-        k, noise = self.selection.k, _selection_variance(self.selection)
+    def expected_errors(self, items: int | None = None) -> ExpectedErrors:
+        """The expected errors of so many items: gaps help if winners are clear (least squares).
+
+        If all items win, there is no race, and gaps always help.
+        """
+        k = self.selection.k
+        noise = _selection_variance(self.selection)
         alone = self.measurement.variance(k)
-        own = alone * (1 - self.measurement.law(k).correlation)
-        helped = own * own / (own + noise) if own else 0.0  # a huge ε leaves no noise at all
+        independent = alone * (1 - self.measurement.law(k).correlation)
+        helped = 0.0  # a huge ε leaves no noise at all
+        if independent:
+            helped = independent**2 / (independent + noise)
         clear = alone - (k - 1) / k * helped
-        return Expectation.of(clear, alone, self.measurement.half_width(k, 0.95), noise)
+        return ExpectedErrors.of(
+            self,
+            clear=clear,
+            close=clear if items == k else alone,
+            half_width=self.measurement.half_width(k, 0.95),
+            noise=noise,
+        )
 
 
 class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
@@ -299,12 +370,21 @@ class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
         found = self.estimates_of_runs(gaps, values)
         return EstimatedWinners(*found, "estimates", (error,), self.measurement.error(values.size))
 
-    def expectation(self) -> Expectation:
-        """The expected errors; in a close race they may be larger than without gaps."""
-        k, ratio = self.selection.k, paper.variance_ratio(self.selection, self.measurement)
+    def expected_errors(self, items: int | None = None) -> ExpectedErrors:
+        """The expected errors of so many items.
+
+        In a close race they may be larger than without gaps. If all items win, there is no race.
+        """
+        k = self.selection.k
+        ratio = paper.variance_ratio(self.selection, self.measurement)
         clear = blue_variance(k, self.measurement.variance(k), ratio)
-        half = paper.top_k_error(self.selection, self.measurement).half_width(0.95)
-        return Expectation.of(clear, None, half, _selection_variance(self.selection))
+        return ExpectedErrors.of(
+            self,
+            clear=clear,
+            close=clear if items == k else None,
+            half_width=paper.top_k_error(self.selection, self.measurement).half_width(0.95),
+            noise=_selection_variance(self.selection),
+        )
 
 
 def _selection_variance(selection: NoisyTopK) -> float:
@@ -333,6 +413,13 @@ class HistogramRoute:
     """δ if items are unknown: the chance that an item of only one unit is shown."""
     method: str = HISTOGRAM
 
+    name: ClassVar[str] = HISTOGRAM
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What a release costs."""
+        return self.histogram.epsilon
+
     def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged."""
         return self.histogram.prepare(answers, labels, self.wanted, self.delta)
@@ -353,10 +440,20 @@ class HistogramRoute:
         told = (("measure", histogram),), winners, values, found
         return build(histogram.epsilon, self.method, *told, question=question, route=HISTOGRAM)
 
-    def expectation(self) -> Expectation:
-        """The expected errors: those of the noise, in every race."""
+    def expected_errors(self, items: int | None = None) -> ExpectedErrors:
+        """The expected errors: those of the noise. In a close race, the luckiest items win."""
         error = self.histogram.error()
-        return Expectation.of(error.variance, None, error.half_width(0.95), error.variance)
+        threshold = None
+        if self.delta is not None and self.wanted.line is not None:
+            threshold = self.wanted.line * Grid(self.histogram.grid).step
+        return ExpectedErrors.of(
+            self,
+            clear=error.variance,
+            close=None,
+            half_width=error.half_width(0.95),
+            noise=error.variance,
+            threshold=threshold,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,37 +467,8 @@ class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
         """The ε that was spent: if nothing was found, nothing is spent on measuring."""
         return self.selection.spent(found) + (self.measurement.epsilon if found else 0)
 
-    def expectation(self) -> Expectation:
+    def expected_errors(self, items: int | None = None) -> ExpectedErrors:
         """The expected errors, if k items are found."""
         error = self.measurement.error(self.selection.k)
-        return Expectation.of_measurements(error, self.selection.law.variance)
-
-
-def histogram_route(asked: Question, answers: PrivateCounts) -> HistogramRoute:
-    """The route that takes the answer from a noisy histogram of all items."""
-    reach, sensitivity = answers.reach or 1, answers.sensitivity
-    histogram = NoisyHistogram(asked.epsilon, reach=reach, sensitivity=sensitivity)
-    line = None if asked.threshold is None else Grid(None).up(asked.threshold / answers.step)
-    if not answers.unknown:
-        return HistogramRoute(histogram, Wanted(asked.k, line), method=asked.method)
-    line = max(histogram.line_for(asked.delta), line or 0)
-    return HistogramRoute(histogram, Wanted(asked.k, line), asked.delta, asked.method)
-
-
-def unknown_route(asked: Question, answers: PrivateCounts) -> HistogramRoute | HybridRoute:
-    """The route for unknown items: of the two, the one with the lower threshold."""
-    if answers.reach is None:
-        raise ValueError("max_items must be given if domain is None")
-    read_off = histogram_route(asked, answers)
-    if asked.k is None or asked.method != "best":
-        return read_off
-    share, whole = asked.split or Fraction(1, 2), asked.epsilon_of_a_group
-    facts: dict[str, Any] = {"monotonic": answers.monotonic, "sensitivity": answers.sensitivity}
-    hybrid = HybridTopK(0, asked.k, share * whole, **facts)
-    line = hybrid.line_for(asked.delta, answers.reach)
-    if read_off.histogram.line_for(asked.delta) <= line:
-        return read_off
-    if asked.threshold is not None:
-        line = max(line, Fraction(Grid(None).up(asked.threshold / answers.step)))
-    selection = replace(hybrid, threshold=line)
-    return HybridRoute(selection, measurement_of(selection, (1 - share) * whole, asked.k))
+        noise = self.selection.law.variance
+        return ExpectedErrors.of_measurements(self, error, noise, self.selection.threshold)

@@ -10,23 +10,35 @@
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Self, Unpack, cast, overload
+from typing import Annotated, Any, NamedTuple, Self, Unpack, cast, overload
 
 from dpgap._package import public
 from dpgap.budget.account import Account, Amount, InMemoryBudget, granted
-from dpgap.data.counts import Table, counts
+from dpgap.data.counts import Table, counts, units_of
 from dpgap.data.private_counts import errors_without_answers
-from dpgap.exact.parameters import Rational, readable_down, readable_up
-from dpgap.pipelines.tables import Answer, Counted, answer, refuse_counts_of_all
+from dpgap.exact.parameters import Rational, boolean, rational, readable_down, readable_up
+from dpgap.pipelines.choose import PublicFacts, choose
+from dpgap.pipelines.plan import Plan, plan_of
+from dpgap.pipelines.tables import (
+    Answer,
+    Answering,
+    Counted,
+    paid_answer,
+    refuse_counts_of_all,
+    warn_of_weak_promise,
+)
 from dpgap.question import (
     Above,
     Amounts,
     Bounds,
     Filtered,
+    Keyword,
     Neighbours,
     Paid,
+    Question,
     TopK,
     read_wanted,
     require_options,
@@ -47,6 +59,13 @@ class ItemAbove(Bounds, Above, total=False):
     """Options of `Session.above`."""
 
 
+class ItemPlan(ItemTopK, total=False):
+    """Options of `Session.plan`."""
+
+    threshold: Annotated[Rational | None, Keyword(rational)]
+    adaptive: Annotated[bool, Keyword(boolean, True)]
+
+
 class UnitsAsked(Filtered, Paid, total=False):
     """Options of `Session.count`."""
 
@@ -59,9 +78,11 @@ class TotalAsked(Amounts, Filtered, Paid, total=False):
 class Session:
     """Several questions of one table, under one budget.
 
-    The table is counted once for each item column, and reused for later questions. All releases are
-    in `releases`, and `to_html` shows them as one page. A `with` block frees the memory and the
-    connections of an engine. A forked process cannot ask, unless an account pays.
+    The table is counted once for each item column, and reused for later questions. An equal
+    question gets the answer that the session has, and costs nothing. With `fresh=True` the table is
+    counted again, and the question is paid again. All releases are in `releases`, and `to_html`
+    shows them as one page. A `with` block frees the memory and the connections of an engine. A
+    forked process cannot ask, unless an account pays.
 
     Parameters
     ----------
@@ -101,7 +122,7 @@ class Session:
         neighbours: str = "add-or-remove",
         max_items: int | None = None,
         encoding: str | None = None,
-        decimal: str = ".",
+        decimal: str | None = None,
     ) -> None:
         if (epsilon is None) == (account is None):
             raise TypeError("state either epsilon or account, and not both")
@@ -112,9 +133,11 @@ class Session:
         self._facts: dict[str, Any] = {"unit": unit, "encoding": encoding, "decimal": decimal}
         self._facts["neighbours"] = Neighbours.read("neighbours", neighbours)
         self._table, self._max_items = table, max_items
-        self._counted: dict[frozenset[Any], tuple[Counted, dict[str, Any]]] = {}
+        self._counted: dict[_Key, Counted] = {}
+        self._newest: dict[object, Answered] = {}
+        """The newest answer to each question; only public facts decide whether two are equal."""
         self.releases: tuple[Answered, ...] = ()
-        """All releases, in order."""
+        """All releases, in order; one that was shown again is there once."""
 
     @property
     def spent(self) -> Fraction:
@@ -193,8 +216,59 @@ class Session:
         """
         return cast(Total, self._ask("total", TotalAsked, asked, sum=sum, at_most=at_most))
 
+    @errors_without_answers
+    @takes(ItemPlan)
+    def plan(self, item: str, *, by: str | None = None, **asked: Unpack[ItemPlan]) -> Plan:
+        """The expected errors of `top_k` with these arguments; of `above`, with a `threshold`.
+
+        Nothing is spent. The table is counted, once for each item column, as for a question.
+
+        Parameters
+        ----------
+        item
+            The column whose values are counted.
+        by
+            The column of the groups.
+        {options}
+
+        >>> import pandas, dpgap
+        >>> sold = pandas.DataFrame({"who": range(9), "what": ["fig"] * 6 + ["pea"] * 3})
+        >>> session = dpgap.Session(sold, unit="row", epsilon=1)
+        >>> plan = session.plan("what", domain=["fig", "pea", "oat"], k=1, epsilon=0.5)
+        >>> plan.rows[0].route, round(plan.error, 1), session.spent
+        ('histogram', 2.8, Fraction(0, 1))
+        """
+        kind, options = ("above", ItemAbove) if "threshold" in asked else ("top-k", ItemTopK)
+        counted = self._read(kind, options, asked, item=item, by=by)
+        question = counted.question
+        Answering.of(question, counted.answers)  # refuses what an answer refuses
+        facts = PublicFacts.of(counted.answers)
+        return plan_of(question, facts, [choose(question, facts).expected])
+
     def _ask(self, kind: str, options: Any, asked: Mapping[str, Any], **named: Any) -> Answered:
-        """Ask about the table, or about the counts of an item column; these are made once.
+        """Ask about the counts of an item column, or of all units.
+
+        An equal question gets the newest answer that this session has, unless it must be fresh.
+        """
+        fresh = boolean("fresh", asked.get("fresh", False))
+        counted = self._read(kind, options, asked, **named)
+        answering = Answering.of(counted.question, counted.answers)
+        question = answering.question
+        # A domain that stays in its engine has no digest: the same object must have been stated.
+        is_known = question.digest is not None or question.unknown
+        place = question.essence, None if is_known else counted.key
+        if not fresh and place in self._newest:
+            return self._newest[place].again()
+        warn_of_weak_promise(question)
+        release = paid_answer(answering, counted.answers, self._account, fresh)
+        self._newest[place] = release
+        self.releases += (release,)
+        return release
+
+    def _read(
+        self, kind: str, options: Any, asked: Mapping[str, Any], **named: Any
+    ) -> "_CountedQuestion":
+        """The question, and the counts that it is about; these are made once, unless `fresh`.
 
         A forked child is refused before it counts, unless an account pays.
         """
@@ -204,20 +278,21 @@ class Session:
             raise TypeError(f"{name} must be left out: it was stated for the whole session")
         require_options(kind, asked, options)
         stated = {**named, **asked, **self._facts}
-        wanted, counting = read_wanted(kind, stated), stated_counting(stated)
-        table: Any = self._table
-        refuse_counts_of_all(wanted, table)
-        if not wanted.is_of_all:
-            table = self._count(stated_counting({"max_items": self._max_items, **stated}))
-        release = answer(wanted, table, self._account, stated.get("fresh", False), counting)
-        self.releases += (release,)
-        return release
-
-    def _count(self, counting: dict[str, Any]) -> Counted:
+        question = read_wanted(kind, stated)
+        refuse_counts_of_all(question, self._table)
+        if not question.is_of_all:
+            stated = {"max_items": self._max_items, **stated}
+        counting = stated_counting(stated)
         key = frozenset((name, _key(value)) for name, value in counting.items())
-        if key not in self._counted:  # frames are kept too, so that no other has their id
-            self._counted[key] = counts(self._table, **counting), counting
-        return self._counted[key][0]
+        if asked.get("fresh", False) or key not in self._counted:
+            count_table: Any = units_of if question.is_of_all else counts
+            answers = count_table(self._table, **counting)
+            if key in self._counted:
+                self._counted[key].close()
+            self._counted[key] = answers
+        answers = self._counted[key]
+        about = question.about(cast(Question, answers.origin))
+        return _CountedQuestion(about, answers, key)
 
     def to_html(self, path: Place | None = None, *, title: str | None = None) -> str:
         """Return one HTML page of all releases as text; with a `path`, write it to that file.
@@ -247,7 +322,7 @@ class Session:
     def close(self) -> None:
         """Free memory and connections. The session can still be asked, and asking still costs ε."""
         while self._counted:
-            self._counted.popitem()[1][0].close()
+            self._counted.popitem()[1].close()
 
     def __enter__(self) -> Self:
         return self
@@ -256,8 +331,34 @@ class Session:
         self.close()
 
 
+_Key = frozenset[tuple[str, object]]
+"""The arguments that say what was counted."""
+
+
+class _CountedQuestion(NamedTuple):
+    """A question and its private counts."""
+
+    question: Question
+    answers: Counted
+    key: _Key
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Object:
+    """A frame as a part of a key: equal to itself alone. It is kept, so no other gets its id."""
+
+    value: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Object) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
 def _key(value: object) -> object:
-    """A key that identifies an argument: for lists and numbers the value, for a frame its id."""
+    """The part of a key for an argument: lists and numbers by value, a frame as the object."""
     if isinstance(value, list | tuple):
         return tuple([(type(each), repr(each)) for each in value])  # some have no hash
-    return value if isinstance(value, str | int | float | Fraction | Decimal | range) else id(value)
+    is_value = isinstance(value, str | int | float | Fraction | Decimal | range)
+    return value if is_value else _Object(value)

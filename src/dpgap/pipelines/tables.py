@@ -7,6 +7,7 @@
 (('fig',), (1, 2))
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -18,11 +19,12 @@ import numpy as np
 from dpgap._package import public
 from dpgap.budget.account import Account, AlreadyCharged, Archive, KeyUsed, Request, pay
 from dpgap.data.counts import Table, counts, units_of
+from dpgap.data.domain import steps_outside
 from dpgap.data.private_counts import CountsByGroup, PrivateCounts, errors_without_answers
 from dpgap.exact.parameters import Rational, boolean
 from dpgap.mechanisms.histogram import NoisyHistogram
-from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK, Paying
-from dpgap.pipelines.routes import HistogramRoute, HybridRoute, histogram_route, unknown_route
+from dpgap.pipelines.arrays import MeasuredAbove, Paying
+from dpgap.pipelines.choose import Pipeline, PublicFacts, choose
 from dpgap.question import (
     HISTOGRAM,
     Above,
@@ -36,6 +38,7 @@ from dpgap.question import (
     require_options,
     stated_counting,
     takes,
+    weak_promises,
 )
 from dpgap.releases.document import read_archived
 from dpgap.releases.release import MechanismUsed, ReleasesByGroup, TableRelease, Total, UnitCount
@@ -43,9 +46,7 @@ from dpgap.releases.release import MechanismUsed, ReleasesByGroup, TableRelease,
 # --------------------------------------------------------------------------------------------------
 # A question about private counts: the pipeline, the payment, and the answer with its guarantee.
 #
-# The pipeline depends on the question's parameters and on public facts: what one unit can change,
-# how many items it reaches, whether the items are known. With groups, every group gets the same
-# question, and all answers are one release.
+# With groups, every group gets the same question, and all answers are one release.
 
 
 Counted = PrivateCounts | CountsByGroup
@@ -53,39 +54,6 @@ Ungrouped: TypeAlias = "Table | PrivateCounts"
 AnyTable: TypeAlias = "Table | Counted"
 Answer = TableRelease | ReleasesByGroup
 _OF_ALL: dict[str, type[Total]] = {"count": UnitCount, "total": Total}
-Pipeline = MeasuredTopK | MeasuredAbove | HistogramRoute | HybridRoute
-
-
-def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
-    """The pipeline that answers a question: of the possible ones, that with the least error.
-
-    The groups that a unit counts in share ε, unless one histogram of all groups gives the answers.
-    """
-    if answers.unknown:
-        return unknown_route(asked, answers)
-    read_off = None
-    if answers.reach is not None:
-        read_off = histogram_route(asked, answers)
-        if asked.method == HISTOGRAM or asked.k is None:
-            return read_off
-    elif asked.method == HISTOGRAM:
-        raise ValueError("method='histogram' needs max_items: the most items of one unit")
-    if asked.k is None:
-        raise ValueError("k must be given, unless max_items says how many a unit counts for")
-    facts: dict[str, Any] = {"monotonic": answers.monotonic, "sensitivity": answers.sensitivity}
-    facts |= {"method": asked.method, "split": asked.split}
-    own: MeasuredTopK | MeasuredAbove
-    k, epsilon = asked.k, asked.epsilon_of_a_group
-    if asked.threshold is None:
-        own = MeasuredTopK(k, epsilon, **facts)
-    else:
-        line = asked.threshold / answers.step
-        own = MeasuredAbove(line, k, epsilon, adaptive=asked.adaptive, **facts)
-    if read_off is None or asked.method != "best" or asked.split is not None:
-        return own
-    found = own.expectation()
-    least = found.error if asked.threshold is None else found.close_error or 0
-    return read_off if read_off.expectation().error <= least else own
 
 
 def answer(
@@ -95,10 +63,7 @@ def answer(
     fresh: bool,
     counting: Mapping[str, Any] | None = None,
 ) -> Answer | Total:
-    """Count the table if needed. Pay for the answer and draw it; or return the paid answer.
-
-    Whether it was paid for depends on the question and on the ledger, never on the table.
-    """
+    """Count the table if needed. Pay for the answer and draw it; or return the paid answer."""
     if not isinstance(answers, Counted):
         count_table: Any = units_of if wanted.is_of_all else counts
         with closing(count_table(answers, **counting or {})) as made:
@@ -106,36 +71,45 @@ def answer(
     if answers.origin is None:
         raise TypeError("table must be what `dpgap.counts` returns, not other answers")
     answering = Answering.of(wanted.about(answers.origin), answers)
+    return paid_answer(answering, answers, account, boolean("fresh", fresh))
+
+
+def paid_answer(
+    answering: "Answering", answers: Counted, account: Account | None, fresh: bool
+) -> Answer | Total:
+    """Pay for the answer and draw it; or return the paid answer.
+
+    Whether it was paid for depends on the question and on the ledger, never on the table.
+    """
     question, pipeline = answering.question, answering.pipeline
     draw: Any = pipeline.draw_paid
-    identity = question.identity
-    if not boolean("fresh", fresh) and identity is not None and isinstance(account, Archive):
-        document = account.paid(identity)
-        if document is not None:
-            return cast(Answer | Total, read_archived(document).again())
-    with ExitStack() as resources:
-        prepared: list[Any] = []
-        for each in answers.values() if isinstance(answers, CountsByGroup) else [answers]:
-            if isinstance(pipeline, MeasuredAbove):
-                chunks = resources.enter_context(closing(each.shuffled()))
-                prepared.append(pipeline.prepare(each, None, chunks))
-            else:
-                prepared.append(pipeline.prepare(each, None))
-        request = Request(
-            question.epsilon, question.purpose, question.delta, question.facts(), identity
-        )
-        try:
+    request = Request(
+        question.epsilon, question.purpose, question.delta, question.facts(), question.identity
+    )
+    try:
+        if isinstance(account, Archive):
+            document = account.free_answer(request, fresh)
+            if document is not None:
+                return cast(Answer | Total, read_archived(document).again())
+        with ExitStack() as resources:
+            prepared: list[Any] = []
+            for each in answers.values() if isinstance(answers, CountsByGroup) else [answers]:
+                if isinstance(pipeline, MeasuredAbove):
+                    chunks = resources.enter_context(closing(each.shuffled()))
+                    prepared.append(pipeline.prepare(each, None, chunks))
+                else:
+                    prepared.append(pipeline.prepare(each, None))
             return pay(account, request, lambda: answering.build([*map(draw, prepared)]))
-        except AlreadyCharged as before:
-            if before.answered.document is None:
-                raise
-            again = read_archived(before.answered.document)
-            asked = getattr(again, "question", None)  # that of an array has none
-            if asked is None or not question.is_same_as(asked):
-                raise KeyUsed(
-                    "this request key was used for another request: use a new key for each"
-                ) from None
-            return cast(Answer | Total, again.again())
+    except AlreadyCharged as before:
+        if before.answered.document is None:
+            raise
+        again = read_archived(before.answered.document)
+        asked = getattr(again, "question", None)  # that of an array has none
+        if asked is None or not question.is_same_as(asked):
+            raise KeyUsed(
+                "this request key was used for another request: use a new key for each"
+            ) from None
+        return cast(Answer | Total, again.again())
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +117,7 @@ class Answering:
     """A question and the pipeline that answers it; both are public."""
 
     question: Question
-    pipeline: Pipeline | NoisyHistogram
+    pipeline: Pipeline
     groups: tuple[Any, ...]
     """The groups; (None,) if there are none."""
 
@@ -156,9 +130,8 @@ class Answering:
                     "neighbours must be 'add-or-remove' for a count: if a unit is replaced, the "
                     "number of units stays the same, and is public"
                 )
-            units = cast(PrivateCounts, answers)
-            histogram = NoisyHistogram(asked.epsilon, sensitivity=units.sensitivity)
-            return cls(replace(asked, items=len(units)), histogram, (None,))
+            facts = PublicFacts.of(answers)
+            return cls(replace(asked, items=facts.items), choose(asked, facts).pipeline, (None,))
         if asked.unknown and not asked.delta:
             raise ValueError(
                 "delta must be above 0 if domain is None, such as 1e-6: it is the chance that an "
@@ -175,16 +148,11 @@ class Answering:
             raise TypeError(
                 "table must be the answers of all groups: one question is about all of them"
             )
-        by_group = dict(answers) if isinstance(answers, CountsByGroup) else {None: answers}
-        first = next(iter(by_group.values()))
-        items = None if first.unknown else len(first)
-        if asked.kind == "top-k" and items is not None and (asked.k or 1) > items:
-            raise ValueError(
-                f"k must be at most the number of items in the domain, {items}, not {asked.k}"
-            )
-        pipeline = pipeline_of(asked, first)
+        groups = tuple(answers) if isinstance(answers, CountsByGroup) else (None,)
+        facts = PublicFacts.of(answers)
+        pipeline = choose(asked, facts).pipeline
         split = getattr(pipeline, "split", asked.split)
-        return cls(replace(asked, items=items, split=split), pipeline, tuple(by_group))
+        return cls(replace(asked, items=facts.items, split=split), pipeline, groups)
 
     def build(self, drawn: Sequence[Any]) -> Answer | Total:
         """The answer, largest estimates first; one for each group where there are groups."""
@@ -361,6 +329,22 @@ def refuse_counts_of_all(wanted: Question, table: Any) -> None:
         )
 
 
+@public
+class PromiseWarning(UserWarning):
+    """An ε above 20, or a δ above 1/1,000: it says so before anything is charged.
+
+    >>> import warnings, dpgap
+    >>> warnings.simplefilter("ignore", dpgap.PromiseWarning)
+    """
+
+
+def warn_of_weak_promise(wanted: Question) -> None:
+    """Warn of an ε or a δ that promises little."""
+    sentences = " ".join(weak_promises(wanted.epsilon, wanted.delta))
+    if sentences:
+        warnings.warn(sentences, PromiseWarning, stacklevel=steps_outside())
+
+
 def ask(
     kind: str, options: Any, table: AnyTable, asked: Mapping[str, Any], **named: Any
 ) -> Answer | Total:
@@ -374,4 +358,5 @@ def ask(
         raise TypeError(
             f"{', '.join(counting)} must be left out: you stated it when you called dpgap.counts"
         )
+    warn_of_weak_promise(wanted)
     return answer(wanted, table, stated.get("account"), stated.get("fresh", False), counting)

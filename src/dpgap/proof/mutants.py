@@ -219,7 +219,8 @@ def stream(kind: Any, law: Law | None = None, **more: Any) -> Any:
 
     The threshold's noise has scale 2 then, and that of answers scale 4 for k = 1.
     """
-    made = kind(**{"threshold": 0, "k": 1, "epsilon": 1, "threshold_share": Fraction(1, 2)} | more)
+    usual = {"threshold": 0, "k": 1, "epsilon": 1, "noise": "laplace"}
+    made = kind(**usual | {"threshold_share": Fraction(1, 2)} | more)
     branch = made.every_branch[0]
     return altered(made, every_branch=(branch._replace(law=law or branch.law, margin=0),))
 
@@ -326,7 +327,7 @@ def _streams() -> Entries:
     yield listed("gap from fresh uncharged noise", stream(fresh), high)
 
     two_late = late(20, 2, chance=lambda answers: _below_then_above(answers, 2, FOUR))
-    half = SparseVector(0, 2, 1, monotonic=True, threshold_share=Fraction(1, 2))
+    half = SparseVector(0, 2, 1, monotonic=True, threshold_share=Fraction(1, 2), noise="laplace")
     name = "monotonic scale on general answers"
     yield listed(name, half, two_late, n=3, k=2, neighbours="general")
 
@@ -350,7 +351,7 @@ def _streams() -> Entries:
 
 def top_k(released: str, *, k: int = 1, **changes: Any) -> Any:
     """A Noisy Top-K that releases the winners, and other values in place of their leads."""
-    return edited(NoisyTopK, run=[("tuple(leads)", released)], **changes)(k, 1)
+    return edited(NoisyTopK, run=[("tuple(leads)", released)], **changes)(k, 1, noise="laplace")
 
 
 def _winners_fall(winners: int, losers: int, happens: Callable[[Any], bool]) -> Event:
@@ -382,9 +383,20 @@ def _rankings() -> Entries:
     yield listed("noisy max releasing the value", top_k("noisy[ranking[0]]"), low, n=3)
 
     first = _winners_fall(1, 4, _first_wins)
-    yield listed("noisy max at scale 1/ε", altered(NoisyTopK(1, 1), law=laplace(1)), first, n=3)
+    yield listed(
+        "noisy max at scale 1/ε",
+        altered(NoisyTopK(1, 1, noise="laplace"), law=laplace(1)),
+        first,
+        n=3,
+    )
     both = _winners_fall(2, 2, _first_two_win)
-    yield listed("top-k at the scale of noisy max", altered(NoisyTopK(2, 1), law=TWO), both, 3, 2)
+    yield listed(
+        "top-k at the scale of noisy max",
+        altered(NoisyTopK(2, 1, noise="laplace"), law=TWO),
+        both,
+        3,
+        2,
+    )
 
     # It names two, at the price of one.
     two_named, both = altered(top_k("None", k=2), law=TWO), _winners_fall(2, 4, _first_two_win)
@@ -405,14 +417,20 @@ def _rankings() -> Entries:
     tied = Event(
         (0,) * 4, (1, 1, -1, -1), lambda out: out[0] == (2,) and out[1][0] <= 0, on_grid=True
     )
-    yield listed("ties to the lowest index, gap released", NoisyTopK(1, 1), tied, n=3, ties=True)
+    yield listed(
+        "ties to the lowest index, gap released",
+        NoisyTopK(1, 1, noise="laplace"),
+        tied,
+        n=3,
+        ties=True,
+    )
 
     # It releases the runner-up's gap too, at the price of one.
     two_gaps = top_k("tuple(noisy[i] - noisy[j] for i, j in zip(ranking[:2], ranking[1:3]))")
     high = Event((0, 0, -8, -8), (-1, -1, -7, -7), lambda out: out[0] == (0,) and out[1][1] >= 8)
     yield listed("noisy max with two gaps", two_gaps, high, n=3)
 
-    half, whole = Fraction(1, 2), NoisyTopK(3, 1)
+    half, whole = Fraction(1, 2), NoisyTopK(3, 1, noise="laplace")
     yield listed("top-k of all answers at half the price", whole, n=3, k=3, epsilon=half)
     # Winners rise by 1 on the neighbour, as much as any loser can, so all order is kept.
     align = _by_winners(
@@ -521,7 +539,7 @@ def _lined() -> Entries:
 
 def two_branches(kind: Any = AdaptiveSparseVector, threshold: int = 0) -> Any:
     """One like the paper's with k = 1: ε₀ = ε₂ = ½ and ε₁ = ¼, and a margin of 16 on top."""
-    made = kind(threshold, 1, 1, threshold_share=Fraction(1, 2))
+    made = kind(threshold, 1, 1, threshold_share=Fraction(1, 2), noise="laplace")
     top, middle = made.every_branch
     return altered(made, every_branch=(top._replace(margin=16), middle))
 
@@ -566,7 +584,7 @@ def _branching() -> Entries:
     half = _reusing("top / 2", "[branch * move]")
     yield listed("middle branch reusing half the noise", half, high)
     yield listed("middle branch reusing the noise as it is", _reusing("top", "[move]"), n=3)
-    adaptive = partial(with_any_margins, AdaptiveSparseVector(0, 1, 1))
+    adaptive = partial(with_any_margins, AdaptiveSparseVector(0, 1, 1, noise="laplace"))
     yield listed("adaptive with any margins", adaptive, n=3, ties=True)
 
 

@@ -56,7 +56,7 @@ from dpgap.exact.parameters import exact_text
 from dpgap.exact.shells import CubeNoise, HullNoise
 from dpgap.printable import DocumentError
 from dpgap.question import HISTOGRAM, METHODS, Filter, Question, held_fields
-from dpgap.releases.plain import attempted, exact_value, parsed, plain
+from dpgap.releases.plain import attempted, exact_value, parsed, plain, spelt
 from dpgap.releases.release import (
     TIME,
     AboveRelease,
@@ -128,8 +128,10 @@ def write_label(label: Any, depth: int = 0) -> Any:
     {'tuple': ['fig', {'date': '2024-02-29'}]}
     """
     value = _native(label)
-    if value is None or type(value) in (str, bool):
+    if value is None or type(value) is bool:
         return value
+    if type(value) is str:
+        return spelt(value)
     if type(value) is int and value.bit_length() < _MOST_BITS:
         return value
     if type(value) is float and math.isfinite(value):
@@ -147,7 +149,7 @@ def write_label(label: Any, depth: int = 0) -> Any:
     with suppress(
         Exception
     ):  # a label that cannot be shown must not cost a release that is paid for
-        return str(label)
+        return spelt(label)
     return f"<{type(label).__name__}>"
 
 
@@ -190,7 +192,7 @@ def _moment(text: str) -> np.datetime64:
     """Read a time that NumPy wrote. NumPy alone would also read "now", and times of a zone."""
     if not _MOMENT.fullmatch(text):
         raise ValueError
-    return np.datetime64(text)
+    return np.datetime64(text, "s") if text == "NaT" else np.datetime64(text)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -472,9 +474,10 @@ MEASUREMENT_ERROR = record(MeasurementError, **_MEASUREMENT)
 ERROR = Form(
     _ERROR.write, lambda found, where: _ERROR.read(_without_float_coin(found, where), where)
 )
+_THRESHOLD = exact(lambda value: abs(value) < 1 << 200, "a number below 2^200")
 _GAP_ERRORS = record(
     GapErrors,
-    threshold=exact(lambda value: abs(value) < 1 << 200, "a number below 2^200"),
+    threshold=_THRESHOLD,
     threshold_law=_LAW,
     branch_laws=each(_LAW),
     grid=maybe(exact(_is_power, "a power of two from 2^-100 to 2^100")),
@@ -545,9 +548,12 @@ def require_agreement(release: Any) -> None:
         _require(count == 1, "one winner and the indices")
     if isinstance(release, AboveRelease):
         _require(release.gaps.size == release.branch_of.size == count, "indices and gaps")
+        thresholds = release.thresholds
+        _require(thresholds is None or len(thresholds) == count, "indices and thresholds")
         branches = len(release.errors.branch_laws)
         _require(1 <= branches <= _MOST_ERRORS, "branches and their laws")
-        _require(not count or release.branch_of.max() <= branches, "branches and their laws")
+        highest = int(release.branch_of.max()) if count else 1
+        _require(highest <= branches, "branches and their laws")
         _require(release.processed >= count, "indices and how many were processed")
     if isinstance(release, Measured):
         _require_measured(release, count)
@@ -563,6 +569,8 @@ def require_agreement(release: Any) -> None:
 def _require_measured(release: Measured, count: int) -> None:
     for column in (release.measurements, release.estimates, release.variances):
         _require(column.size == count, "indices and numbers")
+    is_possible = release.processed is None or release.processed >= count
+    _require(is_possible, "indices and how many were processed")
     lengths = (1, count) if count else (0,)
     _require(len(release.errors) in lengths, "numbers and their errors")
     _require(len(set(release.errors)) <= _MOST_ERRORS, "numbers and their errors")
@@ -679,8 +687,14 @@ _MEASURED = {
     "lead": maybe(real(least=0)),
     "parts": maybe(each(pairs(word("look", "select", "measure"), POSITIVE)), ()),
     "measured_by": maybe(MEASUREMENT_ERROR),
+    "processed": maybe(whole(0)),
 }
-_ABOVE = {"branch_of": array(whole(1), np.int64), "processed": whole(0), "errors": GAP_ERRORS}
+_ABOVE = {
+    "branch_of": array(whole(1), np.int64),
+    "processed": whole(0),
+    "errors": GAP_ERRORS,
+    "thresholds": maybe(each(_THRESHOLD)),
+}
 _VALUES = {"values": FLOATS, "error": MEASUREMENT_ERROR, "rounding": real(least=0)}
 
 _ASKED = {"question": _question()}

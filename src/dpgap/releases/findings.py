@@ -24,6 +24,7 @@ from dpgap.question import HISTOGRAM
 from dpgap.releases.plain import attempted, in_words, ranks_in_words, separated
 from dpgap.releases.release import (
     HEADINGS,
+    AboveRelease,
     HybridRelease,
     Measured,
     Release,
@@ -57,7 +58,7 @@ _CLAIM = re.compile(r"\b(sure|surely|belongs)\b")
 
 
 def cut_in_words(release: Release) -> tuple[str, ...]:
-    """Sentences about limits, and about items that were not asked, if there are any."""
+    """Sentences about limits, and about how a filter reads text, if there are any."""
     return attempted("cutting", (), lambda: tuple(_cut(release)))
 
 
@@ -72,14 +73,6 @@ def _cut(release: Release) -> Iterator[str]:
             off += " or too high" if question.at_least else " (too high, if amounts are negative)"
         yield f"Each {column_name(question.unit)} {', and '.join(limits)}, so {off}."
     yield from attempted("dates", (), lambda: tuple(question.forms_of_values()))
-    answers = release.answers if isinstance(release, ReleasesByGroup) else [release]
-    found = [it for it in answers if isinstance(it, TableRelease) and it.route is None]
-    has_others = any(it.indices.size not in (0, question.items) for it in found)
-    if question.threshold is not None and has_others:
-        yield (
-            "Items were asked in a random order while the budget lasted. Others, even larger ones, "
-            f"may be above {separated(question.threshold)}, too."
-        )
 
 
 # --------------------------------------------------------------------------------------------------
@@ -94,8 +87,6 @@ _MOST_EPSILON = 10
 class Facts(NamedTuple):
     """Facts that several sentences about a release need; computed once."""
 
-    by_leads: Flags | None
-    """Which answers belong, as proved by their leads; None where leads prove nothing."""
     sure: Flags | None
     """Which surely belong, by leads or measurements; None where nothing can prove it."""
     by_luck: Flags
@@ -118,7 +109,8 @@ def _facts(release: Selected) -> Facts:
     error = release.measuring_error if isinstance(release, Measured) else None
     has_one_proof = error is None or release.line is None
     level = 0.95 if has_one_proof else _EACH_OF_TWO
-    sure = by_leads = None if release.p_values is None else release.belong(level)
+    by_leads = None if release.p_values is None else release.belong(level)
+    sure = by_leads
     if isinstance(release, Measured) and error is not None:
         if release.line is not None:
             lows = release.ends_of_all(0.95 if by_leads is None else _EACH_OF_TWO)[:, 0]
@@ -132,14 +124,26 @@ def _facts(release: Selected) -> Facts:
     are_near_zero = 2 * int(near_zero.sum()) >= near_zero.size
     is_nobody_sure = are_near_zero if sure is None else not sure.any()
     are_unsure = is_nobody_sure and len(groups) == 1
-    return Facts(by_leads, sure, by_luck, near_zero, groups, are_near_zero, are_unsure)
+    return Facts(sure, by_luck, near_zero, groups, are_near_zero, are_unsure)
 
 
 def findings(release: Table) -> tuple[str, ...]:
     """The sentences about this release; none for arrays of indices or values."""
     if not isinstance(release, Selected | Total | ReleasesByGroup):
         return ()
-    return (*cut_in_words(release), *own_findings(release), *general_findings(release))
+    return (*answer_findings(release), *general_findings(release))
+
+
+def answer_findings(release: Selected | Total | ReleasesByGroup) -> tuple[str, ...]:
+    """All sentences but those about confidence.
+
+    Limits come first, because claims hold with them. Above a threshold, what was found is first.
+    """
+    limits = cut_in_words(release)
+    sentences = own_findings(release)
+    if isinstance(release, TableRelease) and release.line is not None:
+        return (*sentences[:1], *limits, *sentences[1:])
+    return (*limits, *sentences)
 
 
 def own_findings(release: Selected | Total | ReleasesByGroup) -> tuple[str, ...]:
@@ -152,17 +156,25 @@ def own_findings(release: Selected | Total | ReleasesByGroup) -> tuple[str, ...]
     facts = attempted("findings", None, _facts, release)
     if facts is None:
         return ()
-    kinds: tuple[Kind, ...] = (_doubts, _members)
-    if isinstance(release, Measured) and release.indices.size:
-        rest = (_little,) if facts.are_unsure else (_members, _order, _without_value)
-        kinds = (_doubts, *rest, _names, _outside)
-    said = _said(release, facts, kinds)
+    said = _said(release, facts, _kinds(release, facts))
     question = question_of(release)
     if question is None or not attempted("cutting", [], question.limits):
         return said
     return tuple(
         f"With this limit, {it[0].lower()}{it[1:]}" if _CLAIM.search(it) else it for it in said
     )
+
+
+def _kinds(release: Selected, facts: Facts) -> Sequence[Kind]:
+    """The kinds of sentences about this release alone, in their order."""
+    is_measured = isinstance(release, Measured) and release.indices.size > 0
+    result: Kind = _little if is_measured and facts.are_unsure else _members
+    first = (_doubts, result) if release.line is None else (result, _unasked, _doubts)
+    if not is_measured:
+        return first
+    if facts.are_unsure:
+        return (*first, _more, _names, _outside)
+    return (*first, _order, _without_value, _names, _outside)
 
 
 def _total(release: Total) -> Iterator[str]:
@@ -173,10 +185,14 @@ def _total(release: Total) -> Iterator[str]:
     ends = " to ".join(dict.fromkeys(cells[HEADINGS["low"]] + cells[HEADINGS["high"]]))
     the = "With this limit, the" if question.limits() else "The"
     claim = f"{the} {measured_in(question)}{rows} is {ends} (95 % confidence)."
-    is_near_zero, doubts = low <= 0 <= high, question.doubts()
-    yield from (*doubts, claim) if is_near_zero else (claim, *doubts)
-    if is_near_zero:
+    if low <= 0 <= high:
+        yield from question.doubts()
+        yield claim
         yield from question.doubts_of_names()
+        return
+    yield claim
+    if question.table is not None:  # amounts of a frame may be numbers in any case
+        yield from question.doubts()
 
 
 def general_findings(release: Selected | Total | ReleasesByGroup) -> tuple[str, ...]:
@@ -236,14 +252,8 @@ def _general(release: Selected, facts: Facts) -> Iterator[str]:
             "allows. That number is left out here, so intervals near the threshold are longer than "
             "they were."
         )
-    if release.p_values is not None and not release.nobody_lost:
+    if _p_value(release, facts):
         yield "p: how often luck alone would put an outsider this far ahead."
-        sure, by_leads = facts.sure, facts.by_leads
-        if sure is not None and (~sure & (release.p_values < 0.05)).any() and sure.size > 1:
-            yield "Of several p, the least may be below 0.05 by luck."
-        if sure is not None and by_leads is not None and (sure & ~by_leads).any():
-            line = separated(release.line or Fraction())
-            yield f"If a sure item has a large p, its measurement alone proves it is above {line}."
 
 
 def _little(release: Measured, facts: Facts) -> Iterator[str]:
@@ -262,6 +272,10 @@ def _little(release: Measured, facts: Facts) -> Iterator[str]:
     else:
         clauses = ", and ".join(said)
         yield f"{clauses.capitalize()}." if count == 1 else f"Little is sure here: {clauses}."
+
+
+def _more(release: Measured, facts: Facts) -> Iterator[str]:
+    """What to do if nothing is sure."""
     yield "Ask with more ε, or for fewer items."
 
 
@@ -275,7 +289,7 @@ def _members(release: Selected, facts: Facts) -> Iterator[str]:
     """Sentences about who belongs."""
     sure, count = facts.sure, release.indices.size
     if not count:
-        above = "" if release.line is None else f" above {separated(release.line)}"
+        above = "" if release.line is None else f" {_above(release)}"
         yield f"Nothing was found{above}."
         return
     if sure is None:
@@ -287,14 +301,11 @@ def _members(release: Selected, facts: Facts) -> Iterator[str]:
         return
     belongs = _belonging(release)
     if sure.all():
-        by_leads = facts.by_leads is not None and bool(facts.by_leads.all())
-        p_value = _with_p(release) if by_leads else ""
         whole = {1: "It is", 2: "Both are"}.get(count, f"All {in_words(count)} are")
-        yield f"{whole} surely {belongs}{p_value}."
+        yield f"{whole} surely {belongs}{_p_value(release, facts)}."
         return
     if not sure.any():
-        p_value = _with_p(release) if release.is_proved_as_a_set else ""
-        yield f"{_unsure(release).capitalize()}{p_value}."
+        yield f"{_unsure(release).capitalize()}{_p_value(release, facts)}."
         return
     many = int(sure.sum())
     ranks, are = _ranks_where(release, sure), "is" if many == 1 else "are"
@@ -320,20 +331,44 @@ def _belonging(release: Selected) -> str:
     top = f"among the top {in_words(count)}" if count > 1 else "the largest"
     if release.line is None:
         return top
-    above = f"above {separated(release.line)}"
+    above = _above(release)
     return f"{above} and {top}" if isinstance(release, HybridRelease) else above
 
 
-def _with_p(release: Selected) -> str:
-    """The largest p-value, in parentheses; for a top k it is that of the whole set."""
-    p_values = release.p_values
-    if p_values is None:
+def _above(release: Selected) -> str:
+    """The threshold in words."""
+    if isinstance(release, AboveRelease) and release.thresholds is not None:
+        return "above the threshold stated with the question"
+    return f"above {separated(release.line or Fraction())}"
+
+
+def _p_value(release: Selected, facts: Facts) -> str:
+    """The p-value of a whole top k, in parentheses; empty if the sentence is not about all of it.
+
+    Above a threshold there are two proofs, and p is of one of them: only words are right there.
+    """
+    sure = facts.sure
+    p_value = release.set_p_value
+    if p_value is None or sure is None or release.nobody_lost:
         return ""
-    words = p_text(float(p_values.max()))
-    several = release.line is not None and p_values.size > 1
-    if words.startswith("<"):
-        return f" ({'each with ' if several else ''}p {words})"
-    return f" (p = {words}{' for the least sure of them' if several else ''})"
+    is_unsure_set = release.is_proved_as_a_set and not facts.are_unsure
+    if not (sure.all() or (is_unsure_set and not sure.any())):
+        return ""
+    text = p_text(p_value)
+    return f" (p {text})" if text.startswith("<") else f" (p = {text})"
+
+
+def _unasked(release: Selected, facts: Facts) -> Iterator[str]:
+    """That items which were not asked may be above the threshold, if there are any."""
+    if not isinstance(release, TableRelease) or release.route is not None:
+        return
+    items = release.question.items
+    if release.indices.size in (0, items) or release.processed == items:
+        return
+    yield (
+        "Items were asked in a random order while the budget lasted. Others, even larger ones, "
+        f"may be above {separated(release.line or Fraction())}, too."
+    )
 
 
 def _order(release: Measured, facts: Facts) -> Iterator[str]:

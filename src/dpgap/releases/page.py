@@ -23,6 +23,7 @@ from dpgap.budget.account import Amount
 from dpgap.exact.parameters import exact_text, few_digits, readable
 from dpgap.printable import printable, visible
 from dpgap.releases.findings import (
+    answer_findings,
     cut_in_words,
     general_findings,
     is_mostly_noise,
@@ -293,7 +294,7 @@ def _said(release: Release, is_alone: bool) -> tuple[str, ...]:
     """The findings; on a page of several releases, without those about confidence."""
     if is_alone or not isinstance(release, Selected):
         return release.findings
-    return (*cut_in_words(release), *own_findings(release), *why_no_p_values(release))
+    return (*answer_findings(release), *why_no_p_values(release))
 
 
 def _lead(release: Release) -> Iterator[str]:

@@ -36,8 +36,10 @@ def plain(value: Any) -> Any:
         return str(value)  # as a number it would be nanoseconds
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
-    if value is None or isinstance(value, bool | int | str):
+    if value is None or isinstance(value, bool | int):
         return value
+    if isinstance(value, str):
+        return spelt(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -170,8 +172,12 @@ def parsed(text: str | bytes, is_ours: bool = False) -> dict[str, Any]:
         found = json.loads(
             letters, object_pairs_hook=_object, parse_float=_float, parse_constant=_float
         )
+        if not is_ours:
+            json.dumps(found, ensure_ascii=False).encode()
     except DocumentError:
         raise
+    except UnicodeEncodeError:
+        raise DocumentError("a text has half a character (a lone surrogate)") from None
     except json.JSONDecodeError as error:
         why = f"{error.msg} in line {error.lineno}, column {error.colno}"
         if isinstance(text, str) and "{" not in text:
@@ -186,6 +192,15 @@ def parsed(text: str | bytes, is_ours: bool = False) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise DocumentError("this is not a release: a release is an object of JSON")
     return found
+
+
+def spelt(text: object) -> str:
+    r"""The text; half a surrogate, which is no character, is spelt out.
+
+    >>> print(spelt("fig\ud800"))
+    fig\ud800
+    """
+    return str(text).encode(errors="backslashreplace").decode()
 
 
 def written(content: Mapping[str, Any]) -> str:

@@ -77,11 +77,15 @@ class Provenance(NamedTuple):
 
     @property
     def notice(self) -> str:
-        """A warning about an answer that is shown again; empty if the answer is new."""
-        charged = (
-            f"This answer was paid for on {self.time[:10]}. It is shown again: no ε is charged."
-        )
-        return f"{charged} It does not have rows that came later." if self.again else ""
+        """A note about an answer that is shown again; empty if the answer is new."""
+        if not self.again:
+            return ""
+        asked = f"Asked before at {self._moment}, nothing charged"
+        return f"{asked}; fresh=True pays for the rows as they are now."
+
+    @property
+    def _moment(self) -> str:
+        return f"{self.time[:10]} {self.time[11:16]} UTC"
 
     @classmethod
     def now(cls) -> "Provenance":
@@ -94,7 +98,7 @@ class Provenance(NamedTuple):
         >>> Provenance("2026-11-15T20:01:02Z", "0.1.0").words("sales.csv")
         'sales.csv, 2026-11-15 20:01 UTC, dpgap 0.1.0'
         """
-        time, version = f"{self.time[:10]} {self.time[11:16]} UTC", f"dpgap {self.dpgap}"
+        time, version = self._moment, f"dpgap {self.dpgap}"
         paid = self.ledger and f"entry {self.ledger.entry} of data set {self.ledger.dataset!r}"
         again = "shown again" if self.again else None
         return printable(", ".join(filter(None, (table, time, version, paid, again))))
@@ -266,9 +270,9 @@ class Table(ABC):
         return self._showing.findings(self)
 
     def cells(self) -> dict[str, list[str]]:
-        """The rows as text, column by column; columns without any number are left out."""
-        columns = self.columns()
-        numbers = [columns[name] for name in columns if name not in (*NAMES, "p")]
+        """The rows as text, column by column; without p, and columns without any number."""
+        columns = {name: cells for name, cells in self.columns().items() if name != "p"}
+        numbers = [columns[name] for name in columns if name not in NAMES]
         floats = [cell for column in numbers for cell in column if isinstance(cell, float)]
         digits, shown = int(not all(map(float.is_integer, floats))), {}
         for name, cells in columns.items():
@@ -314,8 +318,6 @@ def _shown(cell: Any, name: str, digits: int) -> str:
         return printable(str(plain(cell)))
     if cell is None:
         return ""
-    if name == "p":
-        return p_text(cell)
     form = f",.{digits}f"
     if abs(cell) >= 1e15:  # six digits of it
         form, digits = ".6g", 5 - math.floor(math.log10(abs(cell)))
@@ -418,7 +420,7 @@ class Release(Table):
         return replace(self, made=made)
 
     def _notice(self) -> str:
-        return f"{self.made.notice} For those, ask with fresh=True." if self.made.again else ""
+        return self.made.notice
 
 
 # --------------------------------------------------------------------------------------------------
@@ -561,6 +563,8 @@ class AboveRelease(Selected):
 
     `gaps[i]` is how far `indices[i]` is above the threshold; `branch_of[i]` is the branch that it
     passed. `processed` counts the answers that were compared.
+
+    The answers of a run are archived as such a release: `indices` are places among its questions.
     """
 
     _title: ClassVar[str] = "Answers above a threshold"
@@ -569,17 +573,30 @@ class AboveRelease(Selected):
     spent: Fraction = field()
     processed: int
     errors: GapErrors
+    thresholds: tuple[Fraction, ...] | None = field(default=None, kw_only=True)
+    """The threshold of each answer above, if questions of a run had thresholds of their own."""
 
     @without_float_errors
     def lower_bounds(self, level: float = 0.95) -> Floats:
         """Each true answer is at least this, with confidence `level` before looking."""
-        rows = zip(self.gaps.tolist(), self.branch_of.tolist(), strict=True)
         level = confidence_level(level)
-        return np.array([self.errors.lower_bound(gap, branch, level) for gap, branch in rows])
+        lines = self.thresholds or [self.errors.threshold] * self.gaps.size
+        rows = zip(lines, self.gaps.tolist(), self.branch_of.tolist(), strict=True)
+        bounds = [
+            replace(self.errors, threshold=line).lower_bound(gap, branch, level)
+            for line, gap, branch in rows
+        ]
+        return np.array(bounds)
 
     def columns(self) -> dict[str, Sequence[Any]]:
-        gaps, branches = self.gaps.tolist(), self.branch_of.tolist()
-        return {**IndexRelease.columns(self), "gap": gaps, "branch": branches}
+        columns = {
+            **IndexRelease.columns(self),
+            "gap": self.gaps.tolist(),
+            "branch": self.branch_of.tolist(),
+        }
+        if self.thresholds is not None:
+            columns["threshold"] = [float(line) for line in self.thresholds]
+        return columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -642,6 +659,8 @@ class Measured(Selected):
     """The part of ε that each step of a top k took: to look, to select, to measure."""
     measured_by: MeasurementError | None = field(default=None, kw_only=True)
     """The error of the measurements, if `errors` are those of the estimates."""
+    processed: int | None = field(default=None, kw_only=True)
+    """How many answers a Sparse Vector compared; None if the release does not say it."""
 
     @property
     def remark(self) -> str:

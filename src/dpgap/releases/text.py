@@ -29,7 +29,6 @@ from dpgap.releases.release import (
     NAMES,
     Release,
     ReleasesByGroup,
-    TableRelease,
     question_of,
     title_of,
 )
@@ -126,7 +125,8 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "", note: s
     question = question_of(release)
     with console.capture() as captured:
         if release.made.again:
-            console.print(Text(f"{release.made.notice} For those: --fresh.", style="bold"))
+            notice = release.made.notice.replace("fresh=True", "--fresh")
+            console.print(Text(notice, style="bold"))
         console.print(Text(title_of(release), style="bold"))
         if isinstance(release, ReleasesByGroup):
             _print_sentences(cut_in_words(release), console)
@@ -159,13 +159,10 @@ def _print_sentences(sentences: Iterable[str], console: Console) -> None:
 def _print_answer(release: Release, findings: Sequence[str], console: Console) -> None:
     """Print the findings, then the table.
 
-    Names are wrapped; numbers of a release that is mostly noise are dim. Only a release of an
-    array, which has fewer columns, shows p-values.
+    Names are wrapped; numbers of a release that is mostly noise are dim.
     """
     _print_sentences(findings, console)
     cells: dict[str, list[str]] = attempted("rows", {}, release.cells)
-    if isinstance(release, TableRelease):
-        cells.pop("p", None)
     is_noise, columns = is_mostly_noise(release), {}
     for name, texts in cells.items():
         style = "dim" if is_noise else "bold" if name in NAMES else ""

@@ -191,7 +191,8 @@ def _expected_reduction(task: Task, by_branches: float) -> float:
 # Figures 3 and 4.
 
 
-_plain, _adaptive = partial(SparseVector, 0), partial(AdaptiveSparseVector, 0)
+_plain = partial(SparseVector, 0, noise="laplace")
+_adaptive = partial(AdaptiveSparseVector, 0, noise="laplace")
 
 _MECHANISMS: dict[str, Callable[[int, str], SparseVector]] = {
     "sparse-vector monotonic": partial(_plain, monotonic=True),

@@ -51,9 +51,12 @@ def _render(draw_on: Any, *given: Any) -> bytes:
 
 
 def _smaller(svg: bytes) -> bytes:
-    """The same drawing in half the bytes: coordinates are rounded to a tenth of a point."""
+    """The same drawing in half the bytes: coordinates are rounded to a tenth of a point.
+
+    Numbers in texts, as those of an axis, keep their digits.
+    """
     text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg.decode(), flags=re.DOTALL)
-    text = re.sub(r"(\d+\.\d)\d+", r"\1", text)
+    text = re.sub("<[^>]*>", _with_short_numbers, text)
     text = re.sub(r"\s*\n\s*", "\n", text)
     text = re.sub(r" ?\n(?=[LzMCQ\"])", " ", text)
     # Styles that many elements share are written once; names begin with a letter of this drawing.
@@ -66,6 +69,10 @@ def _smaller(svg: bytes) -> bytes:
     text = re.sub(r'style="([^"]+)"', named, text)
     rules = "".join(f".{name}{{{style}}}" for style, name in styles.items())
     return text.replace("</defs>", f"<style>{rules}</style></defs>", 1).encode()
+
+
+def _with_short_numbers(tag: re.Match[str]) -> str:
+    return re.sub(r"(\d+\.\d)\d+", r"\1", tag[0])
 
 
 def _line(results: Sequence[Result], dataset: str, series: str) -> list[Result]:

@@ -7,7 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 from dpgap.releases.page import environment
-from dpgap.research.claims import Claim
+from dpgap.research.claims import CONFIRMED, MORE, NOT, PARTLY, Claim
 from dpgap.research.datasets import PUBLISHED, WHERE, Dataset
 
 TITLES = {
@@ -59,7 +59,7 @@ def as_html(
         claims,
         datasets,
         runs,
-        classes={"confirmed": "confirmed", "confirmed in part": "in-part", "not confirmed": "not"},
+        classes={CONFIRMED: "confirmed", PARTLY: "in-part", MORE: "in-part", NOT: "not"},
         figures={TITLES[name]: Markup(svg) for name, svg in drawn.items()},
         styles=sorted(set(_STYLE.findall("".join(drawn.values())))),
     )

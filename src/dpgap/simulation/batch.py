@@ -202,9 +202,18 @@ def program_runs(mechanism: Any, answers: ArrayLike) -> Callable[[slice, Rng], P
     require_made(mechanism)
     values = _answers_for(mechanism, answers)
     if callable(getattr(mechanism, "simulate", None)):
-        return lambda part, rng: ProgramRuns(
-            list(mechanism.simulate(values, part.stop - part.start, rng))
-        )
+
+        def simulated(part: slice, rng: Rng) -> ProgramRuns:
+            runs = part.stop - part.start
+            outputs = list(mechanism.simulate(values, runs, rng))
+            if len(outputs) != runs:
+                raise ValueError(
+                    f"simulate of {type(mechanism).__name__} must return one output for each of "
+                    f"{runs:,} runs, not {len(outputs):,}"
+                )
+            return ProgramRuns(outputs)
+
+        return simulated
     if not callable(getattr(mechanism, "run", None)):
         raise TypeError(
             "mechanism must be an unchanged mechanism or pipeline of dpgap, or have a method "

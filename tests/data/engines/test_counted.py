@@ -118,7 +118,10 @@ def test_a_top_k_fetches_the_count_of_counts_and_the_winners(
     assert set((released.labels or ())[:3]) == BEST
     values = len(answers.groups().values)
     assert values <= 11
-    assert sum(crossed) <= values + 2 * K + 2
+    pads = K + (2 * K + 64) + 1 if home == "postgres" else 0
+    if home == "spark":
+        pads = 3 * K + (2 * K + 64)
+    assert sum(crossed) <= values + 2 * K + 2 + pads
     answers.close()
 
 
@@ -378,25 +381,15 @@ def test_staircase_noise_and_all_values_at_once_need_a_domain_that_can_be_writte
 
 
 @pytest.mark.filterwarnings("ignore:The 'future.infer_string' option")  # Ibis with pandas 3
-def test_databases_without_md5_refuse_streams_before_any_charge(account: LedgerAccount) -> None:
+def test_tables_of_sqlite_have_streams_and_exact_sums(account: LedgerAccount) -> None:
     database = ibis.sqlite.connect()
     table = database.create_table("sold", arrow("bigint", "bigint", ROWS))
-    answers = _answers(table, [*range(ITEMS)])
+    answers = dpgap.counts(table, unit="who", item="what", domain=[*range(ITEMS)])
     assert set(dpgap.top_k(answers, k=3, epsilon=9000).labels or ()) == BEST
-    with pytest.raises(ValueError, match="with the function md5"):
-        dpgap.above(answers, threshold=1, k=1, epsilon=1, account=account)
-    assert account.balance.number == 0
-    answers.close()
-    database.disconnect()
-
-
-@pytest.mark.filterwarnings("ignore:The 'future.infer_string' option")  # Ibis with pandas 3
-def test_sums_that_a_database_does_not_make_exactly_are_refused() -> None:
-    """SQLite adds decimals up as floats."""
+    above = dpgap.above(answers, threshold=1, k=1, epsilon=9000, account=account)
+    assert account.spent == 9000
+    assert set(above.labels or ()) <= {*range(ITEMS)}
     ask: dict[str, Any] = {"unit": "row", "item": "who", "domain": [1, 2], "sum": "what"}
-    rows = arrow("bigint", "bigint", [(1, 2), (2, 5)])
-    exact = ibis.duckdb.connect().create_table("sold", rows)
-    assert dpgap.counts(exact, **ask, at_most=3).expanded().tolist() == [200, 300]
-    inexact = ibis.sqlite.connect().create_table("sold", rows)
-    with pytest.raises(ValueError, match="sum needs a database that adds whole numbers exactly"):
-        dpgap.counts(inexact, **ask, at_most=3)
+    paid = database.create_table("paid", arrow("bigint", "bigint", [(1, 2), (2, 5)]))
+    assert dpgap.counts(paid, **ask, at_most=3).expanded().tolist() == [200, 300]
+    database.disconnect()

@@ -5,11 +5,14 @@ from typing import Any
 
 import duckdb
 import ibis
+import narwhals as nw
 import numpy as np
+import pyarrow
 import pytest
 
 import dpgap
 from awkward_rows import ROWS
+from dpgap.budget.ledger import LedgerAccount
 from dpgap.data.engines.counted import CountsInEngine
 from homes import HOMES, Load, arrow
 
@@ -262,6 +265,33 @@ def test_the_users_limit_on_rows_does_not_cut_counts_short(tmp_path: Path) -> No
         answers.close()
     finally:
         ibis.options.sql.default_limit = before
+
+
+class Foreign:
+    """A frame that Narwhals knows, and that no twin has tested."""
+
+    _implementation = nw.Implementation.DASK
+
+    def __narwhals_lazyframe__(self) -> Any:
+        return self
+
+    def _with_version(self, _: object) -> Any:
+        return self
+
+
+def test_frames_and_databases_without_twins_are_refused(account: LedgerAccount) -> None:
+    rows = pyarrow.table({"who": ["secret", "ann"], "what": ["fig", "fig"]})
+    ask: dict[str, Any] = {"unit": "who", "item": "what", "domain": ["fig"]}
+    sold = ibis.polars.connect().create_table("sold", rows)
+    for table, problem in (
+        (sold, "table must be in PostgreSQL, DuckDB or SQLite"),
+        (Foreign(), r"table must be a frame \(pandas, Polars, PyArrow, DuckDB, PySpark, Ibis\)"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=problem):
+            dpgap.top_k(table, **ask, k=1, epsilon=1, account=account)
+        with pytest.raises((TypeError, ValueError), match=problem):
+            dpgap.count(table, unit="who", epsilon=1, account=account)
+    assert account.balance.number == 0
 
 
 # Text that some collation takes for equal

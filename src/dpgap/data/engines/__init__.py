@@ -1,1 +1,1 @@
-"""Engines that keep the data and count them: `base` has the interface."""
+"""Engines that keep the data and count them: `base` has the interface. `sqlite` only reads rows."""

@@ -7,6 +7,10 @@ how many items have each count. It asks for winners as "the j-th item with this 
 in one statement. Each j is random, so the order in which the statement numbers the members of a
 count does not matter.
 
+Engines log statements with their parameters. So private numbers reach an engine only as a *hidden*
+frame: the engine draws a random pad for each number, and the driver fetches the pads as an answer.
+It sends each number XOR its pad. This is as uniform as the pad, whatever the number is.
+
 Engines quote rows in their messages and logs. None of these messages passes through: a failure
 after counting becomes an `EngineError` in our own words.
 """
@@ -14,8 +18,8 @@ after counting becomes an `EngineError` in our own words.
 import secrets
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
 import narwhals as nw
@@ -29,11 +33,8 @@ T = TypeVar("T")
 
 Row = tuple[Any, ...]
 Batch = dict[str, NDArray[Any]]
-Member = tuple[int, int]
-"""A count, and an index (from 0) among the items that have this count."""
-
-FEW = 64
-"""Up to this many members are looked up one by one; so an engine can stop early."""
+Numbers = Mapping[str, Sequence[int]]
+"""Columns of whole numbers of 64 bits, by their names."""
 
 _ALIKE = ["a", "A", "a ", "á", "a\u0301", "ß", "ss", "7", "７"]
 """Texts that are different, and equal under one collation or another."""
@@ -76,15 +77,31 @@ class Engine(ProcessBound, ABC):
         while (batch := self.ask(next, batches, None)) is not None:
             yield batch
 
-    def members(self, frozen: Lazy, wanted: Sequence[Member]) -> list[Any]:
-        """The item of the frozen counts, for each count and index."""
-        if not wanted:
+    def members(self, frozen: Lazy, counts: Sequence[int], indices: Sequence[int]) -> list[Any]:
+        """The item of the frozen counts with each count and index; None if the index is −1."""
+        if not counts:
             return []
+        wanted = {"units": counts, "place": indices}
         rows = self.ask(self._members, frozen.to_native(), wanted)
-        found = {(units, place): item for item, units, place in rows}
-        if not found.keys() >= set(wanted):
+        items = {position: item for item, position in rows}
+        if any(index >= 0 and at not in items for at, index in enumerate(indices)):
             raise EngineError(_STOPPED)
-        return [found[each] for each in wanted]
+        return [items.get(at) for at in range(len(counts))]
+
+    @contextmanager
+    def hidden(self, numbers: Numbers) -> Iterator[Lazy]:
+        """A frame of private numbers and their `position`; no statement or parameter shows them."""
+        (size,) = {len(column) for column in numbers.values()}
+        pads = self.ask(self._pads, list(numbers), size)
+        try:
+            pads_by_position = {position: drawn for position, *drawn in self.rows(pads)}
+            masked = [
+                (at, *(number ^ pad for number, pad in zip(row, pads_by_position[at], strict=True)))
+                for at, row in enumerate(zip(*numbers.values(), strict=True))
+            ]
+            yield self.ask(self._unmask, pads, list(numbers), masked)
+        finally:
+            self.drop(pads)
 
     def ask(self, action: Callable[..., T], *given: Any) -> T:
         """The engine's answer, or an error without any of its words."""
@@ -96,7 +113,7 @@ class Engine(ProcessBound, ABC):
         return with_masked_errors(act, _STOPPED, EngineError)
 
     def plain(self, frame: Lazy) -> Lazy:
-        """The same rows; an `item` or `group` of text has the plain type of text."""
+        """The same rows; a `unit`, `item` or `group` of text has the plain type of text."""
         return frame
 
     def merges(self, column: Lazy) -> bool:
@@ -109,10 +126,6 @@ class Engine(ProcessBound, ABC):
     def require_faithful(self) -> None:
         """Refuse an engine that would change text; looks at no row."""
         return
-
-    def sums_exactly(self) -> bool:
-        """Whether sums of whole numbers are exact, also beyond 64 bits; looks at no row."""
-        return True
 
     def quiet(self) -> AbstractContextManager[None]:
         """Keep the engine from logging rows."""
@@ -161,8 +174,19 @@ class Engine(ProcessBound, ABC):
     def _batches(self, frame: Lazy, size: int) -> Iterator[Batch]: ...
 
     @abstractmethod
-    def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
-        """Rows of item, count and index, in any order."""
+    def _members(self, native: Any, wanted: Numbers) -> list[Row]:
+        """Rows of item and position in `wanted`, of the `place`-th items with so many `units`."""
+
+    @abstractmethod
+    def _pads(self, columns: Sequence[str], size: int) -> Lazy:
+        """A stored frame of `position`, from 0, and uniform numbers of 64 bits in these columns.
+
+        Neither statements nor what the engine logs show how they were drawn.
+        """
+
+    @abstractmethod
+    def _unmask(self, pads: Lazy, columns: Sequence[str], masked: Sequence[Row]) -> Lazy:
+        """The frame of masked numbers XOR pads; a masked row begins with its position."""
 
 
 def engine_of(frame: Frame) -> Engine | None:

@@ -3,8 +3,10 @@
 The frozen table has rows only for present items. All absent items together are one more group of
 equal answers. To find a winner among them, numbers of the domain are drawn until one is not in the
 table (items of a list are numbered by their positions). If the domain is itself a table of the
-engine, the frozen table has a row for each of its items, with 0 for absent ones. So queries depend
-only on the public domain; after the count of counts, they also depend on the groups that won.
+engine, the frozen table has a row for each of its items, with 0 for absent ones. Winners are
+looked up and absent numbers are tried whether or not a winner is absent, and both are hidden from
+the engine's log. So statements depend only on the public domain, on how many items won, and on
+fresh random bits; but numbers are tried again if few items are absent.
 """
 
 import weakref
@@ -30,6 +32,7 @@ from dpgap.data.private_counts import (
     Groups,
     Integers,
     PrivateCounts,
+    require_possible,
     with_absent,
     with_masked_errors,
 )
@@ -39,6 +42,8 @@ from dpgap.question import Question
 
 _ROWS_AT_ONCE = 1 << 18
 _DRAWN_AT_ONCE = 1 << 16
+_SPARE = 64
+"""How many more numbers are drawn than twice the winners, to find absent items at once."""
 
 
 class Kept:
@@ -95,32 +100,37 @@ class CountsInEngine(PrivateCounts):
 
     def _find(self, groups: Integers, places: Integers) -> Found:
         stored = groups < len(self.tallied)
-        counts = self.tallied[groups[stored], 0]
-        wanted = zip(counts.tolist(), places[stored].tolist(), strict=True)
+        counts = np.append(self.tallied[:, 0], 0)[groups]
+        indices = np.where(stored, places, -1)
         items = np.empty(groups.size, dtype=object)
-        items[stored] = self.engine.members(self.frozen, list(wanted))
-        items[~stored] = self._absent_items(int(np.count_nonzero(~stored)), {})
+        items[:] = self.engine.members(self.frozen, counts.tolist(), indices.tolist())
+        items[~stored] = self._absent_items(int(np.count_nonzero(~stored)), groups.size, {})
         return self._found(items)
 
-    def _absent_items(self, many: int, known: dict[int, None]) -> list[int]:
+    def _absent_items(self, many: int, winners: int, known: dict[int, None]) -> list[int]:
         """Distinct uniform numbers without a row that are not in `known`; they are added to it.
 
-        If few items are absent, many numbers are drawn to find one of them. But then a winner is
-        rarely absent. On average only a few numbers are drawn for each winner.
+        `winners` is how many items are looked up, absent or not. The engine is asked as if all of
+        them were absent, so that statements do not show whether any is. If few items are absent,
+        many numbers are drawn to find one of them. But then a winner is rarely absent.
         """
         found: list[int] = []
-        numbers = self.numbers or range(0)
-        while len(found) < many:
-            likely = 2 * (many - len(found)) * len(self) // self.absent + 8
-            drawn = secure_bits().distinct(min(likely, len(self), _DRAWN_AT_ONCE), len(self))
-            fresh = [item for at in drawn.tolist() if (item := numbers[at]) not in known]
-            if not fresh:
-                continue
-            absent = self.engine.list_items(fresh).join(self.frozen, on="item", how="anti")
-            rows = self.engine.rows(absent.sort("position").head(many - len(found)))
-            found += [row[0] for row in rows]
-            known |= dict.fromkeys(found)
-        return found
+        numbers = self.numbers
+        if numbers is None or not winners:
+            return found
+        drawn_at_once = 2 * winners + _SPARE
+        while True:
+            most = min(drawn_at_once, _DRAWN_AT_ONCE, len(self))
+            places = secure_bits().distinct(most, len(self)).tolist()
+            with self.engine.hidden({"item": [numbers[place] for place in places]}) as drawn:
+                absent = drawn.join(self.frozen, on="item", how="anti").sort("position")
+                rows = self.engine.rows(absent.select("item").head(winners + len(known)))
+            fresh = [item for (item,) in rows if item not in known][: many - len(found)]
+            found += fresh
+            known |= dict.fromkeys(fresh)
+            if len(found) == many:
+                return found
+            drawn_at_once *= 2
 
     def _found(self, items: Any) -> Found:
         if self.labels is None:  # the label of an unknown item must not depend on the column's type
@@ -172,7 +182,7 @@ class CountsInEngine(PrivateCounts):
             ) -> Found:
                 if places is None:
                     return self._at(wanted + low)
-                absent = partial(self._absent_items, known=known)
+                absent = partial(self._absent_items, winners=wanted.size, known=known)
                 return self._found(with_absent(items, taken, wanted, absent))
 
             if size:
@@ -199,6 +209,17 @@ def freeze(engine: Engine, wanted: Lazy, resources: ExitStack) -> tuple[Lazy, In
     keys = [name for name in ("group", "units") if name in frozen.collect_schema()]
     rows = engine.rows(frozen.group_by(*keys).agg(nw.len().alias("size")))
     return frozen, np.array(rows, dtype=np.int64).reshape(-1, len(keys) + 1)
+
+
+def items_in(engine: Engine, frozen: Lazy, numbers: range | None, groups: Domain | None) -> int:
+    """How many different items of the domain have a frozen count, in all groups together."""
+    cells = ["item"]
+    if numbers is not None:
+        frozen = query.keep_range(frozen, nw.Int64(), numbers)
+    if groups is not None:
+        cells.append("group")
+        frozen = frozen.filter(nw.col("group").is_between(0, len(groups.labels) - 1))
+    return int(engine.rows(frozen.select(*cells).unique().select(nw.len()))[0][0])
 
 
 # --------------------------------------------------------------------------------------------------
@@ -251,6 +272,9 @@ def count_in_engine(
     refusal = query.TWO_TABLES if isinstance(domain, nw.LazyFrame) else UNREADABLE
     frozen, tallied = with_masked_errors(lambda: freeze(engine, wanted(), resources), refusal)
     numbers = labels if labels is None or isinstance(labels, range) else range(len(labels))
+    items = with_masked_errors(lambda: items_in(engine, frozen, numbers, groups))
+    least = 0 if isinstance(domain, nw.LazyFrame) else 1
+    require_possible(tallied[:, -2], items == tallied[:, -1].sum(), question, least)
     if groups is not None and size is not None and size * len(groups.labels) <= FETCHED:
         return _fetched(engine, frozen, groups.labels, labels, numbers, facts)
     if not tallied.size and numbers is None and not question.unknown:

@@ -1,21 +1,25 @@
 """DuckDB as an engine: temporary tables on the connection that a relation belongs to.
 
-DuckDB spills to disk, so a table may be larger than memory. If members are looked up one by one,
-tables are read in the order in which they were written; or by item, if the user has told DuckDB not
-to keep this order.
+DuckDB spills to disk, so a table may be larger than memory. It reads hidden numbers from a variable
+of this process. A connection without access to variables draws pads, as a server does.
 """
 
 import json
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any
 
 import duckdb
+import numpy as np
 
-from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, fresh_name, lazy
+from dpgap.data.engines.base import Batch, Engine, Numbers, Row, fresh_name, lazy
+from dpgap.data.engines.pads import pads_table, unmask
 from dpgap.data.sources import Lazy
+
+_PAD = "(md5_number_lower(CAST(uuid() AS VARCHAR))::HUGEINT - 9223372036854775808)::BIGINT"
+"""The hash keeps what a log shows from telling the state of the generator behind `uuid`."""
 
 
 class DuckDB(Engine):
@@ -72,33 +76,43 @@ class DuckDB(Engine):
         finally:
             self.drop(frozen)
 
-    def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
-        look_up = self._one_by_one if len(wanted) <= FEW else self._numbered
-        return self._collect(_run(self._relation, look_up(f"({native.sql_query()})", wanted)))
+    @contextmanager
+    def hidden(self, numbers: Numbers) -> Iterator[Lazy]:
+        columns = {name: np.array(column, dtype=np.int64) for name, column in numbers.items()}
+        size = len(next(iter(columns.values())))
+        columns["position"] = np.arange(size)
+        try:
+            variable = _run(self._relation, "SELECT * FROM dpgap_hidden", dpgap_hidden=columns)
+        except duckdb.CatalogException:
+            with Engine.hidden(self, numbers) as padded:
+                yield padded
+        else:
+            yield lazy(variable.set_alias(fresh_name()))
 
-    def _one_by_one(self, rows: str, wanted: Sequence[Member]) -> str:
-        setting = _run(self._relation, "SELECT current_setting('preserve_insertion_order')")
-        ((keeps_order,),) = setting.fetchall()
-        order = "" if keeps_order else "ORDER BY item"
-        return " UNION ALL ".join(
-            f"(SELECT item, units, {place} AS place FROM {rows} WHERE units = {units} "
-            f"{order} LIMIT 1 OFFSET {place})"
-            for units, place in wanted
-        )
+    def _pads(self, columns: Sequence[str], size: int) -> Lazy:
+        name = fresh_name()
+        _run(self._relation, pads_table(name, columns, size, _PAD))
+        return lazy(_run(self._relation, f"SELECT * FROM {name}").set_alias(name))
 
-    def _numbered(self, rows: str, wanted: Sequence[Member]) -> str:
-        counts, places = map(list, zip(*wanted, strict=True))
-        return f"""
-            WITH wanted AS MATERIALIZED
-                (SELECT unnest({counts}) AS units, unnest({places}) AS place)
-            SELECT item, units, place
+    def _unmask(self, pads: Lazy, columns: Sequence[str], masked: Sequence[Row]) -> Lazy:
+        _run(self._relation, unmask(pads.to_native().alias, columns, masked))
+        return pads
+
+    def _members(self, native: Any, wanted: Numbers) -> list[Row]:
+        view = fresh_name()
+        query = f"""
+            SELECT item, position
             FROM (SELECT item, units, row_number() OVER (PARTITION BY units) - 1 AS place
-                FROM {rows} WHERE units IN (SELECT units FROM wanted))
-            JOIN wanted USING (units, place)"""
+                FROM ({native.sql_query()}) WHERE units IN (SELECT units FROM {view}))
+            JOIN {view} USING (units, place)"""
+        with self.hidden(wanted) as hidden:
+            return self._collect(_run(hidden.to_native(), query, view))
 
 
-def _run(relation: Any, query: str, view: str = "dpgap_unused") -> Any:
+def _run(relation: Any, query: str, view: str = "dpgap_unused", dpgap_hidden: object = None) -> Any:
     """Run a query on the connection of a relation; the query can use the relation as `view`.
+
+    DuckDB also finds the variable `dpgap_hidden` by its name.
 
     DuckDB 1 makes a view for this, and does not drop it; the second query makes it once more and
     drops it.

@@ -1,14 +1,16 @@
-"""Any database that Ibis speaks to: temporary tables in the session of an expression."""
+"""PostgreSQL and DuckDB through Ibis: temporary tables in the session of an expression."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import ibis
 import narwhals as nw
 import pyarrow
+from ibis.expr.operations import DatabaseTable
 
-from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, fresh_name, lazy
+from dpgap.data.engines.base import Batch, Engine, Numbers, Row, fresh_name, lazy
+from dpgap.data.engines.pads import pads_table, unmask
 from dpgap.data.private_counts import with_masked_errors
 from dpgap.data.sources import Lazy
 
@@ -20,15 +22,24 @@ _UNFAITHFUL = (
     "and client have the encoding UTF8 and standard_conforming_strings is on"
 )
 
-_STEPS = [1 << 62, 1 << 62, 1 << 62, 1]
-"""Whole numbers whose exact sum fits neither in floats nor in 64 bits."""
-
 _TEXT_TYPES = (19, 25, 1042, 1043)
 """The type numbers (OIDs) of name, text, char(n) and varchar in PostgreSQL."""
 
-_NO_ORDER = (
-    "table must be in a database with the function md5: others cannot put items in a random order"
+_PAD = (
+    "CAST(CAST('x' || left(encode(sha256(uuid_send(gen_random_uuid())), 'hex'), 16) "
+    "AS BIT(64)) AS BIGINT)"
 )
+"""A secure random number of 64 bits, in PostgreSQL."""
+
+_NO_PADS = (
+    "table must be in PostgreSQL 13 or later, or in DuckDB: others cannot draw secure random "
+    "numbers, which keep private counts out of their logs"
+)
+
+_IS_DETERMINISTIC = """
+    SELECT collisdeterministic FROM pg_collation
+    WHERE oid = pg_collation_for((SELECT item FROM ({}) AS nothing))::regcollation"""
+"""Whether a collation of PostgreSQL compares by bytes; others may take any texts for equal."""
 
 
 @ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
@@ -83,29 +94,31 @@ class Ibis(Engine):
 
     def require_faithful(self) -> None:
         require_faithful(self._database)
-
-    def sums_exactly(self) -> bool:
-        rows = self.widen(self.list_items(_STEPS), "item")
-        ((total,),) = self._collect(rows.select(nw.col("item").sum()).to_native())
-        return bool(total == sum(_STEPS))
+        if self._database.name != "duckdb":
+            with_masked_errors(lambda: self.drop(self._pads(["pad"], 1)), _NO_PADS)
 
     def merges(self, column: Lazy) -> bool:
-        if self._database.name == "postgres":
-            query = ibis.to_sql(column.head(0).to_native(), dialect="postgres")
-            with closing(self._database.raw_sql(str(query))) as cursor:
-                kind = int(cursor.description[0].type_code)
-            if kind not in _TEXT_TYPES:  # enumerations; types of extensions may compare differently
-                named = f"SELECT typtype::text FROM pg_type WHERE oid = {kind}"
-                with closing(self._database.raw_sql(named)) as cursor:
-                    return bool(cursor.fetchone()[0] != "e")
-        return Engine.merges(self, column)
+        if self._database.name != "postgres":
+            return Engine.merges(self, column)
+        query = str(ibis.to_sql(column.head(0).to_native(), dialect="postgres"))
+        with closing(self._database.raw_sql(query)) as cursor:
+            kind = int(cursor.description[0].type_code)
+        if kind in _TEXT_TYPES:
+            return not self._fact(_IS_DETERMINISTIC.format(query))
+        # Enumerations are text too; types of extensions may compare differently.
+        return bool(self._fact(f"SELECT typtype <> 'e' FROM pg_type WHERE oid = {kind}"))
+
+    def _fact(self, query: str) -> Any:
+        """The one value that a query to a catalog has."""
+        with closing(self._database.raw_sql(query)) as cursor:
+            return cursor.fetchone()[0]
 
     def plain(self, frame: Lazy) -> Lazy:
         """The same rows; in PostgreSQL, text of a fixed width loses its padding."""
         if self._database.name != "postgres":
             return frame
         kinds = frame.collect_schema()
-        texts = [name for name in ("item", "group") if kinds.get(name) == nw.String]
+        texts = [name for name in ("unit", "item", "group") if kinds.get(name) == nw.String]
         return frame.with_columns(nw.col(name) + "" for name in texts) if texts else frame
 
     def list_items(self, items: Sequence[str | None] | Sequence[int | None]) -> Lazy:
@@ -118,15 +131,10 @@ class Ibis(Engine):
 
     def shuffled(self, frame: Lazy, salt: str) -> Lazy:
         native = frame.to_native()
-        self._require_md5(salt)
         return lazy(native.order_by(md5(ibis.literal(salt) + md5(native.item.cast("string")))))
-
-    def _require_md5(self, text: str) -> None:
-        with_masked_errors(lambda: self._database.to_pyarrow(md5(ibis.literal(text))), _NO_ORDER)
 
     def keep_few(self, frame: Lazy, cells: Sequence[str], most: int, key: str) -> Lazy:
         native = frame.to_native()
-        self._require_md5(key)
         told = ibis.literal(f"{key}:{len(cells)}")
         for name in (*cells, "unit"):  # by hashes: together, texts may be too long
             told = told + md5(native[name].cast("string"))
@@ -171,19 +179,30 @@ class Ibis(Engine):
                 for name, column in zip(batch.schema.names, batch.columns, strict=True)
             }
 
-    def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
-        if self._database.name == "postgres" and len(wanted) <= FEW:
-            # Scans of a temporary table are neither parallel nor synchronised with others there.
-            each = (
-                native.filter(native.units == units)
-                .limit(1, offset=place)
-                .select("item", "units", place=ibis.literal(place, "int64"))
-                for units, place in wanted
-            )
-            return self._collect(ibis.union(*each))
-        counts, places = zip(*wanted, strict=True)
-        asked = self._table({"units": counts, "place": places})
-        place = ibis.row_number().over(group_by="units", order_by="item").cast("int64")
-        members = native.semi_join(asked, "units").mutate(place=place)
-        found = members.semi_join(asked, ["units", "place"]).select("item", "units", "place")
-        return self._collect(found)
+    @contextmanager
+    def hidden(self, numbers: Numbers) -> Iterator[Lazy]:
+        if self._database.name != "duckdb":
+            with Engine.hidden(self, numbers) as hidden:
+                yield hidden
+            return
+        size = len(next(iter(numbers.values())))  # DuckDB reads this process, not a statement
+        yield lazy(self._table({"position": range(size), **numbers}))
+
+    def _pads(self, columns: Sequence[str], size: int) -> Lazy:
+        name = fresh_name()
+        self._database.raw_sql(pads_table(name, columns, size, _PAD)).close()
+        schema = ibis.schema(dict.fromkeys(["position", *columns], "int64"))
+        return lazy(DatabaseTable(name, schema, self._database).to_expr())
+
+    def _unmask(self, pads: Lazy, columns: Sequence[str], masked: Sequence[Row]) -> Lazy:
+        name = pads.to_native().get_name()
+        self._database.raw_sql(unmask(name, columns, masked)).close()
+        return pads
+
+    def _members(self, native: Any, wanted: Numbers) -> list[Row]:
+        place = ibis.row_number().over(group_by="units").cast("int64")
+        with self.hidden(wanted) as frame:
+            hidden = frame.to_native()
+            members = native.semi_join(hidden, "units").mutate(place=place)
+            found = members.inner_join(hidden, ["units", "place"])
+            return self._collect(found.select("item", "position"))

@@ -17,12 +17,19 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as f
 from pyspark.sql.window import Window
 
-from dpgap.data.engines.base import Batch, Engine, Member, Row, lazy
+from dpgap.data.engines.base import Batch, Engine, Numbers, Row, lazy
+from dpgap.data.private_counts import with_masked_errors
 from dpgap.data.sources import Lazy
 
 _BY_BYTES = "UTF8_BINARY"
 _PLACE_BITS = 33
 """How many bits `monotonically_increasing_id` has for the index in a partition."""
+_UUID = "reflect('java.util.UUID', 'randomUUID')"
+"""A secure random text. The seeds of Spark's own random numbers stand in its plans."""
+_NO_PADS = (
+    "table must be in a Spark that allows the function reflect: private counts are kept out of its "
+    "logs by secure random numbers, which Spark has only in Java"
+)
 
 
 class Spark(Engine):
@@ -71,31 +78,54 @@ class Spark(Engine):
         while batch := list(islice(rows, size)):
             yield dict(zip(names, map(_array, zip(*batch, strict=True)), strict=True))
 
-    def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
-        """Rows of item, count and index; the rows of each partition are numbered only once."""
-        parted = native.withColumn("part", f.shiftright("row", _PLACE_BITS))
-        columns = "units bigint, part bigint, nth bigint, place bigint"
-        places = self._session.createDataFrame(self._locate(parted, wanted), columns)
-        nth = f.row_number().over(Window.partitionBy("units", "part").orderBy("row"))
-        known = f.broadcast(places.select("units", "part").distinct())
-        rows = parted.join(known, ["units", "part"], "leftsemi")
-        numbered = rows.withColumn("nth", (nth - 1).cast("bigint"))
-        found = numbered.join(f.broadcast(places), ["units", "part", "nth"])
-        return self._collect(found.select("item", "units", "place"))
+    def require_faithful(self) -> None:
+        with_masked_errors(lambda: self._session.sql(f"SELECT {_UUID}").schema, _NO_PADS)
 
-    def _locate(self, parted: Any, wanted: Sequence[Member]) -> list[list[int]]:
-        """For each member: its count, its partition, its index there, and its index in all."""
-        counts, places = np.array(wanted).T
-        of_counts = parted.filter(f.col("units").isin([units for units, _ in wanted]))
-        sizes = self._collect(of_counts.groupBy("units", "part").count())
-        each, part, size = np.array(sorted(sizes)).T
-        ends = np.cumsum(size)
-        starts = ends - size
-        in_all = starts[np.searchsorted(each, counts)] + places
-        found = np.searchsorted(ends, in_all, side="right")
-        rows = np.array([counts, part[found], in_all - starts[found], places]).T
-        located: list[list[int]] = rows.tolist()
-        return located
+    def _pads(self, columns: Sequence[str], size: int) -> Lazy:
+        digits = f.substring(f.sha2(f.expr(_UUID), 256), 1, 16)
+        pads = [f.conv(digits, 16, -10).cast("bigint").alias(name) for name in columns]
+        numbers = self._session.range(0, size, 1, 1)
+        drawn = numbers.select(f.col("id").alias("position"), *pads)
+        return lazy(drawn.localCheckpoint(eager=False))  # they are drawn when they are fetched
+
+    def _unmask(self, pads: Lazy, columns: Sequence[str], masked: Sequence[Row]) -> Lazy:
+        masks = ", ".join(f"masked_{name}" for name in columns)
+        rows = ", ".join(map(str, masked))
+        query = f"SELECT * FROM VALUES {rows} AS masked(position, {masks})"
+        both = pads.to_native().join(self._session.sql(query), "position")
+        unmasked = [f.col(name).bitwiseXOR(f.col(f"masked_{name}")).alias(name) for name in columns]
+        return lazy(f.broadcast(both.select("position", *unmasked)))
+
+    def _members(self, native: Any, wanted: Numbers) -> list[Row]:
+        parted = native.withColumn("part", f.shiftright("row", _PLACE_BITS))
+        with self.hidden(self._locate(parted, wanted)) as hidden:
+            located = hidden.to_native()
+            known = located.select("units", "part")
+            rows = parted.join(known, ["units", "part"], "leftsemi")
+            nth = f.row_number().over(Window.partitionBy("units", "part").orderBy("row"))
+            numbered = rows.withColumn("nth", nth.cast("bigint"))
+            found = numbered.join(located, ["units", "part", "nth"])
+            return self._collect(found.select("item", "position"))
+
+    def _locate(self, parted: Any, wanted: Numbers) -> dict[str, list[int]]:
+        """For each member: its count, its partition, and its number there, from 1."""
+        counts, places = np.array([wanted["units"], wanted["place"]])
+        with self.hidden({"units": wanted["units"]}) as hidden:
+            rows = parted.join(hidden.to_native().select("units"), "units", "leftsemi")
+            sizes = self._collect(rows.groupBy("units", "part").count())
+        is_member = places >= 0
+        part_of = np.full(counts.size, -1)
+        number = np.zeros(counts.size, dtype=np.int64)
+        if is_member.any():
+            each, part, size = np.array(sorted(sizes)).T
+            ends = np.cumsum(size)
+            starts = ends - size
+            in_all = starts[np.searchsorted(each, counts[is_member])] + places[is_member]
+            at = np.searchsorted(ends, in_all, side="right")
+            part_of[is_member] = part[at]
+            number[is_member] = in_all - starts[at] + 1
+        located = {"units": counts, "part": part_of, "nth": number}
+        return {name: column.tolist() for name, column in located.items()}
 
     @contextmanager
     def quiet(self) -> Iterator[None]:

@@ -568,9 +568,10 @@ class Point(forms.PathExplorer):
 
     def branch(self, form: Affine) -> tuple[bool, Any, Any]:
         """Whether the form is below zero here; nothing else is possible."""
-        return (self._at(form) < 0) != (len(self.transcript) == self._contrary), None, None
+        return (self.value_of(form) < 0) != (len(self.transcript) == self._contrary), None, None
 
-    def _at(self, number: Scalar) -> Exact:
+    def value_of(self, number: Scalar) -> Exact:
+        """The number at this point."""
         if not isinstance(number, Affine):
             return forms.exact(number)
         if any(draw >= len(self._noise) for draw in forms.draws_of(number)):
@@ -594,15 +595,30 @@ class Point(forms.PathExplorer):
 
     def require_zero(self, form: Affine, violation: Violation) -> None:
         """Raise the violation if the form is not zero."""
-        if self._at(form) != 0:
+        if self.value_of(form) != 0:
             raise violation
 
     def require_cost(self, laws: Sequence[Any], shifts: Sequence[Scalar]) -> None:
         """Raise a violation if shifting the draws costs more than ε."""
-        total = cost_of(laws, [Fraction(self._at(shift)) for shift in shifts])
+        total = cost_of(laws, [Fraction(self.value_of(shift)) for shift in shifts])
         if total > self.epsilon:
             allowed = readable(Fraction(self.epsilon))
             raise Violation("cost", f"the shifts cost {readable(total)}, more than {allowed}")
+
+
+def shifts_at(
+    mechanism: Any, answers: Sequence[Exact], neighbour: Sequence[Exact], noise: Sequence[Exact]
+) -> tuple[tuple[Fraction, ...], Fraction]:
+    """The shifts of an alignment at one point, and what they cost together."""
+    point = Point(noise, 0)
+    made = run_and_align(mechanism, answers, neighbour, point)
+    draws = made.draws
+    shifts = tuple(Fraction(point.value_of(shift)) for shift in made.shifts)
+    joint_cost = _joint_cost(mechanism, draws.laws)
+    if joint_cost is None:
+        return shifts, Fraction(cost_of(draws.laws, shifts))
+    joint = joint_cost(Given(draws.values), Given(moved(draws.values, shifts)))
+    return shifts, Fraction(point.value_of(joint))
 
 
 def check(

@@ -15,6 +15,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -28,7 +29,14 @@ from dpgap.exact.laws import Law, MemorylessLaw, Scalar, require_law
 from dpgap.exact.parameters import many, positive_integer, positive_rational, require_made
 from dpgap.proof.checker import alignment
 from dpgap.proof.checker.alignment import Draws, Given, Replayed, Source, check
-from dpgap.proof.checker.numbers import BadProgram, Exact, Violation, exact, require_open
+from dpgap.proof.checker.numbers import (
+    BadNoise,
+    BadProgram,
+    Exact,
+    Violation,
+    exact,
+    require_open,
+)
 
 if TYPE_CHECKING:
     from dpgap.proof.checker.symbolic import Paths
@@ -70,12 +78,18 @@ class Counterexample:
     neighbour: tuple[Fraction, ...]
     noise: tuple[Fraction, ...]
     parameters: Mapping[str, Fraction]
+    shifts: tuple[Fraction, ...] = ()
+    """How far the alignment shifts each draw; empty if it fails itself."""
+    cost: Fraction | None = None
+    """What these shifts cost together."""
 
     def __str__(self) -> str:
-        lines = [
-            f"{name:9} {', '.join(map(str, getattr(self, name)))}"
-            for name in ("answers", "neighbour", "noise")
-        ]
+        names = ["answers", "neighbour", "noise"]
+        if self.shifts:
+            names.append("shifts")
+        lines = [f"{name:9} {', '.join(map(str, getattr(self, name)))}" for name in names]
+        if self.cost is not None:
+            lines.append(f"cost      {self.cost}")
         lines += [f"{name} = {value}" for name, value in self.parameters.items()]
         return "\n".join(lines)
 
@@ -354,9 +368,10 @@ def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
         rest = paths.point()
         answers = tuple(rest.pop(f"q{i}", Fraction(0)) for i in range(claim.n))
         neighbour = tuple(q + rest.pop(f"d{i}", Fraction(0)) for i, q in enumerate(answers))
-        draws = sorted(unknown for unknown in rest if isinstance(unknown, int))
-        noise = tuple(rest.pop(draw) for draw in draws)
-        example = Counterexample(answers, neighbour, noise, {str(u): v for u, v in rest.items()})
+        draws = 1 + max((unknown for unknown in rest if isinstance(unknown, int)), default=-1)
+        noise = tuple(rest.pop(draw, Fraction(0)) for draw in range(draws))
+        parameters = {str(u): v for u, v in rest.items()}
+        example = _with_shifts(mechanism, Counterexample(answers, neighbour, noise, parameters))
     if cycle:
         violation, example = Violation("acyclic", alignment.cycle_message(cycle)), None
     seconds = time.perf_counter() - start
@@ -366,6 +381,16 @@ def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
     if violation is not None:
         said = REFUTED, violation.condition, violation.message
     return Proof(said[0], kind, *said[1:], example, paths.count, seconds)
+
+
+def _with_shifts(mechanism: Any, example: Counterexample) -> Counterexample:
+    """The counterexample with its shifts and their cost, unless the alignment fails there."""
+    made = _build(mechanism, example.parameters.__getitem__)
+    with suppress(Violation, BadNoise, BadProgram):
+        shifts, cost = alignment.shifts_at(made, example.answers, example.neighbour, example.noise)
+        any_noise = (Fraction(0),) * (len(shifts) - len(example.noise))
+        return replace(example, noise=example.noise + any_noise, shifts=shifts, cost=cost)
+    return example
 
 
 def replay(mechanism: Any, example: Counterexample, *, epsilon: Scalar = None) -> None:
@@ -434,7 +459,7 @@ def search(
             check(mechanism, answers, neighbour, noise, epsilon=allowed)
         except Violation as violation:
             example = Counterexample(tuple(answers), tuple(neighbour), tuple(noise), {})
-            found.append((violation, example))
+            found.append((violation, _with_shifts(mechanism, example)))
             raise
 
     try:

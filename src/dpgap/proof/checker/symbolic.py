@@ -70,6 +70,9 @@ class Paths(forms.PathExplorer):
         self._terms: dict[Unknown, Any] = {}
         self._sums: dict[tuple[Any, ...], Any] = {}
         self._model: Any = None
+        self._violated: Any = None
+        """A point with the last violation, if it does not hold on a whole path."""
+        self._moves: list[Affine] = []
         self._bound: set[Unknown] = set()
         self._entered: list[tuple[Affine, bool]] = []
         self._scopes = 0
@@ -103,6 +106,7 @@ class Paths(forms.PathExplorer):
         answers = [self.unknown(f"q{i}") for i in range(n)]
         low, high = (end * sensitivity for end in ends)
         moves = [self.between(f"d{i}", low, high) for i in range(n)]
+        self._moves = moves
         return answers, moves, [q + move for q, move in zip(answers, moves, strict=True)]
 
     def start_over(self) -> None:
@@ -270,15 +274,20 @@ class Paths(forms.PathExplorer):
     def _raise_where(self, claim: Any, violation: Violation) -> None:
         point = self._where(claim)
         if point is not None:
-            self._model = point
+            self._violated = self._where_moved(claim) or point
             raise violation
 
+    def _where_moved(self, claim: Any) -> Any:
+        """A point where the claim holds, and the neighbour differs; None if there is none."""
+        moved = [self._term_of(move) != 0 for move in self._moves]
+        return self._where(z3.And(claim, z3.Or(moved)))
+
     def point(self) -> dict[Unknown, Fraction]:
-        """The numbers at which the last violation occurs."""
-        if self._model is None:
-            self._model = self._where(z3.BoolVal(True))
+        """The numbers at which the last violation occurs; the neighbour differs if it can."""
+        anywhere = z3.BoolVal(True)
+        point = self._violated or self._where_moved(anywhere) or self._where(anywhere)
         values = {
-            unknown: self._model.eval(term, model_completion=True)
+            unknown: point.eval(term, model_completion=True)
             for unknown, term in self._terms.items()
         }
         return {
