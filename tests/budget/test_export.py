@@ -9,6 +9,7 @@ import pytest
 
 from dpgap.budget.entries import hash_of
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError, verify_export
+from dpgap.budget.store import Rows
 from dpgap.releases.ledger_page import ledger_values
 
 EIGHTH = Fraction(1, 8)
@@ -24,6 +25,7 @@ def account(url: str, monkeypatch: pytest.MonkeyPatch) -> LedgerAccount:
         return author(self, *given, **named)._replace(at=f"{day[0]}T12:00:00.000000+00:00")
 
     monkeypatch.setattr(Ledger, "_author", at_noon)
+    monkeypatch.setattr(Rows, "now", lambda _: f"{day[0]}T12:00:00.000000+00:00")
     account = Ledger(url).create("sales", 2)
     account.of("ann").reserve(EIGHTH, "in September").settle(EIGHTH, "a document of September")
     day[0] = "2026-10-31"

@@ -133,7 +133,10 @@ def require_no_leap(rows: Rows, last: Entry, at: str) -> None:
 
 
 def _days(earlier: str, later: str) -> int:
-    return (date.fromisoformat(later[:10]) - date.fromisoformat(earlier[:10])).days
+    try:
+        return (date.fromisoformat(later[:10]) - date.fromisoformat(earlier[:10])).days
+    except ValueError:  # a book of an older version may hold any text
+        return _PAUSE
 
 
 # --------------------------------------------------------------------------------------------------
