@@ -618,9 +618,10 @@ class Store:
                     named = sql.func.hashtext(dataset)
                     connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_ONE, named)))
             yield Rows(self, connection)
-            # A server that does not answer may have committed.
-            with self._reached(_UNCHANGED if self._file else _UNSURE):
-                transaction.commit()
+            if transaction.is_active:  # it was not rolled back
+                # A server that does not answer may have committed.
+                with self._reached(_UNCHANGED if self._file else _UNSURE):
+                    transaction.commit()
 
     def layout(self, connection: sql.Connection) -> int | None:
         """Which layout the ledger has; None if there is no ledger yet."""
