@@ -37,7 +37,7 @@ Batch = dict[str, NDArray[Any]]
 Numbers = Mapping[str, Sequence[int]]
 """Columns of whole numbers of 64 bits, by their names."""
 
-PART_BITS = 17
+PART_BITS = 15
 """How many bits of the number of a stored row say its place in a part."""
 
 _ALIKE = ["a", "A", "a ", "á", "a\u0301", "ß", "ss", "7", "７"]

@@ -82,14 +82,14 @@ class DuckDB(Engine):
         columns = {name: np.array(column, dtype=np.int64) for name, column in numbers.items()}
         size = len(next(iter(columns.values())))
         columns["position"] = np.arange(size)
-        try:
-            with self._one_at_a_time:
-                variable = _run(self._relation, "SELECT * FROM dpgap_hidden", dpgap_hidden=columns)
-        except duckdb.Error:
-            with Engine.hidden(self, numbers) as padded:
-                yield padded
-        else:
+        variable = None
+        with suppress(duckdb.Error), self._one_at_a_time:
+            variable = _run(self._relation, "SELECT * FROM dpgap_hidden", dpgap_hidden=columns)
+        if variable is not None:
             yield lazy(variable.set_alias(fresh_name()))
+            return
+        with Engine.hidden(self, numbers) as padded:
+            yield padded
 
     def _pads(self, columns: Sequence[str], size: int) -> Lazy:
         name = fresh_name()
