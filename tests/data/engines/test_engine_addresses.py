@@ -145,7 +145,7 @@ def test_a_database_that_stops_after_the_charge_ends_with_a_message(
         engine._database.con.close()
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(Ibis, "_members", stopped)
+    monkeypatch.setattr(Ibis, "_unmask", stopped)
     ask = [address, *ASK, "--domain", "products:id", "-k", "1", "--epsilon", "1"]
     assert "nothing was released" in _refused("top-k", *ask, *paid)
     assert (account.reserved, account.remaining) == (1, 0)

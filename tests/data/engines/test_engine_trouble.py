@@ -13,6 +13,7 @@ from typing import Any
 
 import duckdb
 import ibis
+import narwhals as nw
 import psycopg
 import pytest
 
@@ -124,13 +125,13 @@ def test_a_duckdb_closed_while_looking_up_keeps_the_charge(
     account: LedgerAccount, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connection, table = _sold()
-    look_up = DuckDB._members
+    look_up = DuckDB.members
 
     def closing(engine: DuckDB, *wanted: Any) -> Any:
         connection.close()
         return look_up(engine, *wanted)
 
-    monkeypatch.setattr(DuckDB, "_members", closing)
+    monkeypatch.setattr(DuckDB, "members", closing)
     _require_charge(
         account, said, lambda: dpgap.top_k(table, domain=DOMAIN, **ASK, account=account)
     )
@@ -193,7 +194,7 @@ def test_a_session_terminated_while_counting_charges_nothing(
         )
 
 
-@pytest.mark.parametrize("stage", ["_members", "_batches"])
+@pytest.mark.parametrize("stage", ["_unmask", "_batches"])
 def test_a_session_terminated_while_looking_up_keeps_the_charge(
     postgres: Any,
     session: Any,
@@ -242,7 +243,7 @@ def test_a_time_limit_while_looking_up_keeps_the_charge_and_leaves_nothing(
             pass
         return engine._collect(engine._database.sql("SELECT pg_sleep(9)::text AS item"))
 
-    monkeypatch.setattr(Ibis, "_members", overtime)
+    monkeypatch.setattr(Ibis, "_unmask", overtime)
     ask = {**ASK, "domain": DOMAIN, "account": account}
     _require_charge(account, said, lambda: dpgap.top_k(session.table("broken"), **ask))
     session.raw_sql("SET statement_timeout = 0").close()
@@ -278,13 +279,13 @@ def test_a_spark_job_cancelled_while_looking_up_keeps_the_charge(
     spark: Any, account: LedgerAccount, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = spark.createDataFrame(ROWS[:50], "who string, what string")
-    look_up = Spark._members
+    look_up = Spark.members
 
-    def cancelled(engine: Spark, native: Any, wanted: Any) -> Any:
+    def cancelled(engine: Spark, frozen: Any, *wanted: Any) -> Any:
         with _meanwhile(lambda: _cancel(spark)):
-            return look_up(engine, _slowly(native), wanted)
+            return look_up(engine, nw.from_native(_slowly(frozen.to_native())), *wanted)
 
-    monkeypatch.setattr(Spark, "_members", cancelled)
+    monkeypatch.setattr(Spark, "members", cancelled)
     _require_charge(
         account, said, lambda: dpgap.top_k(table, domain=DOMAIN, **ASK, account=account)
     )

@@ -23,6 +23,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import Any, TypeVar
 
 import narwhals as nw
+import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.data.private_counts import with_masked_errors
@@ -35,6 +36,9 @@ Row = tuple[Any, ...]
 Batch = dict[str, NDArray[Any]]
 Numbers = Mapping[str, Sequence[int]]
 """Columns of whole numbers of 64 bits, by their names."""
+
+PART_BITS = 15
+"""How many bits of the number of a stored row say its place in a part."""
 
 _ALIKE = ["a", "A", "a ", "á", "a\u0301", "ß", "ss", "7", "７"]
 """Texts that are different, and equal under one collation or another."""
@@ -78,12 +82,17 @@ class Engine(ProcessBound, ABC):
             yield batch
 
     def members(self, frozen: Lazy, counts: Sequence[int], indices: Sequence[int]) -> list[Any]:
-        """The item of the frozen counts with each count and index; None if the index is −1."""
+        """The item of the frozen counts with each count and index; None if the index is −1.
+
+        One count may have most of the rows. So they are counted in parts, and only the part that
+        has the item is numbered.
+        """
         if not counts:
             return []
-        wanted = {"units": counts, "place": indices}
-        rows = self.ask(self._members, frozen.to_native(), wanted)
-        items = {position: item for item, position in rows}
+        with self.hidden({"units": counts}) as hidden:
+            sizes = self.rows(self.ask(_sizes, frozen, hidden))
+        with self.hidden(self.ask(_located, sizes, counts, indices)) as hidden:
+            items = {at: item for item, at in self.rows(self.ask(_items, frozen, hidden))}
         if any(index >= 0 and at not in items for at, index in enumerate(indices)):
             raise EngineError(_STOPPED)
         return [items.get(at) for at in range(len(counts))]
@@ -133,7 +142,10 @@ class Engine(ProcessBound, ABC):
 
     @abstractmethod
     def freeze(self, frame: Lazy) -> Lazy:
-        """The same rows, computed once and stored."""
+        """The same rows, computed once and stored, with a `part` and a `number` in it for each.
+
+        A part has few rows of the table, and no two rows of a part have the same number.
+        """
 
     def drop(self, frozen: Lazy) -> None:
         """Drop the frozen table."""
@@ -174,10 +186,6 @@ class Engine(ProcessBound, ABC):
     def _batches(self, frame: Lazy, size: int) -> Iterator[Batch]: ...
 
     @abstractmethod
-    def _members(self, native: Any, wanted: Numbers) -> list[Row]:
-        """Rows of item and position in `wanted`, of the `place`-th items with so many `units`."""
-
-    @abstractmethod
     def _pads(self, columns: Sequence[str], size: int) -> Lazy:
         """A stored frame of `position`, from 0, and uniform numbers of 64 bits in these columns.
 
@@ -187,6 +195,42 @@ class Engine(ProcessBound, ABC):
     @abstractmethod
     def _unmask(self, pads: Lazy, columns: Sequence[str], masked: Sequence[Row]) -> Lazy:
         """The frame of masked numbers XOR pads; a masked row begins with its position."""
+
+
+def _sizes(frozen: Lazy, hidden: Lazy) -> Lazy:
+    """How many rows of each part have each of the hidden counts."""
+    rows = frozen.join(hidden.select("units"), on="units", how="semi")
+    return rows.group_by("units", "part").agg(nw.len().alias("size"))
+
+
+def _items(frozen: Lazy, hidden: Lazy) -> Lazy:
+    """The items at the hidden places, and their positions there."""
+    rows = frozen.join(hidden.select("units", "part"), on=["units", "part"], how="semi")
+    place = nw.col("number").cum_count().over("units", "part", order_by="number")
+    numbered = rows.with_columns(place.cast(nw.Int64).alias("place"))
+    found = numbered.join(hidden, on=["units", "part", "place"], how="inner")
+    return found.select("item", "position")
+
+
+def _located(sizes: list[Row], counts: Sequence[int], indices: Sequence[int]) -> Numbers:
+    """For each count and index: the count, the part that has the item, and its place there, from 1.
+
+    `sizes` are how many rows with a count a part has. An index of −1 is in no part.
+    """
+    sought = np.array(counts)
+    is_member = np.array(indices) >= 0
+    part_of = np.full(sought.size, -1)
+    place = np.zeros(sought.size, dtype=np.int64)
+    if is_member.any():
+        units, part, size = np.array(sorted(sizes)).T
+        ends = np.cumsum(size)
+        starts = ends - size
+        first = starts[np.searchsorted(units, sought[is_member])]
+        in_all = first + np.array(indices)[is_member]
+        at = np.searchsorted(ends, in_all, side="right")
+        part_of[is_member] = part[at]
+        place[is_member] = in_all - starts[at] + 1
+    return {"units": counts, "part": part_of.tolist(), "place": place.tolist()}
 
 
 def engine_of(frame: Frame) -> Engine | None:

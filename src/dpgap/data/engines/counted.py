@@ -122,10 +122,11 @@ class CountsInEngine(PrivateCounts):
         while True:
             most = min(drawn_at_once, _DRAWN_AT_ONCE, len(self))
             places = secure_bits().distinct(most, len(self)).tolist()
-            with self.engine.hidden({"item": [numbers[place] for place in places]}) as drawn:
-                absent = drawn.join(self.frozen, on="item", how="anti").sort("position")
-                rows = self.engine.rows(absent.select("item").head(winners + len(known)))
-            fresh = [item for (item,) in rows if item not in known][: many - len(found)]
+            drawn = [numbers[place] for place in places]
+            with self.engine.hidden({"item": drawn}) as hidden:
+                rows = self.engine.rows(self.engine.ask(_present, self.frozen, hidden))
+            taken = known.keys() | {item for (item,) in rows}
+            fresh = [item for item in drawn if item not in taken][: many - len(found)]
             found += fresh
             known |= dict.fromkeys(fresh)
             if len(found) == many:
@@ -152,7 +153,7 @@ class CountsInEngine(PrivateCounts):
         return self._chunks(rows) if self.numbers is None else self._sparse(rows, shuffled=True)
 
     def _chunks(self, frame: Lazy) -> Chunks:
-        for batch in self.engine.batches(frame, _ROWS_AT_ONCE):
+        for batch in self.engine.batches(frame.select("item", "units"), _ROWS_AT_ONCE):
             items = batch["item"]
 
             def found(places: Integers, items: Any = items) -> Found:
@@ -170,7 +171,7 @@ class CountsInEngine(PrivateCounts):
         low = done = 0
         known: dict[int, None] = {}
         none = np.empty(0, dtype=np.int64)  # at last: the rest of a range is absent
-        batches = self.engine.batches(frame, _ROWS_AT_ONCE)
+        batches = self.engine.batches(frame.select("item", "units"), _ROWS_AT_ONCE)
         for batch in chain(batches, [{"item": none, "units": none}]):
             items, end = batch["item"], done + batch["item"].size
             own = positions_in(self.numbers, items) if places is None else places[done:end]
@@ -188,6 +189,11 @@ class CountsInEngine(PrivateCounts):
             if size:
                 yield Chunk(batch["units"].astype(np.int64), found, taken, size)
             low, done = low + size, end
+
+
+def _present(frozen: Lazy, hidden: Lazy) -> Lazy:
+    """The hidden items that have a row."""
+    return frozen.join(hidden.select("item"), on="item", how="semi").select("item")
 
 
 def _let_go(engine: Engine, kept: ExitStack) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpgap.data.engines.base import Batch, Engine, Numbers, Row, fresh_name, lazy
+from dpgap.data.engines.base import PART_BITS, Batch, Engine, Numbers, Row, fresh_name, lazy
 from dpgap.data.engines.pads import pads_table, unmask
 from dpgap.data.sources import Lazy
 
@@ -32,7 +32,8 @@ class DuckDB(Engine):
     def freeze(self, frame: Lazy) -> Lazy:
         name, view = fresh_name(), fresh_name()
         _run(frame.to_native(), f"CREATE TEMP TABLE {name} AS SELECT * FROM {view}", view)
-        return lazy(_run(self._relation, f"SELECT * FROM {name}").set_alias(name))
+        rows = f"SELECT *, rowid >> {PART_BITS} AS part, rowid AS number FROM {name}"
+        return lazy(_run(self._relation, rows).set_alias(name))
 
     def _drop(self, frozen: Lazy) -> None:
         _run(self._relation, f"DROP TABLE IF EXISTS {frozen.to_native().alias}")
@@ -81,13 +82,14 @@ class DuckDB(Engine):
         columns = {name: np.array(column, dtype=np.int64) for name, column in numbers.items()}
         size = len(next(iter(columns.values())))
         columns["position"] = np.arange(size)
-        try:
+        variable = None
+        with suppress(duckdb.Error), self._one_at_a_time:
             variable = _run(self._relation, "SELECT * FROM dpgap_hidden", dpgap_hidden=columns)
-        except duckdb.CatalogException:
-            with Engine.hidden(self, numbers) as padded:
-                yield padded
-        else:
+        if variable is not None:
             yield lazy(variable.set_alias(fresh_name()))
+            return
+        with Engine.hidden(self, numbers) as padded:
+            yield padded
 
     def _pads(self, columns: Sequence[str], size: int) -> Lazy:
         name = fresh_name()
@@ -97,16 +99,6 @@ class DuckDB(Engine):
     def _unmask(self, pads: Lazy, columns: Sequence[str], masked: Sequence[Row]) -> Lazy:
         _run(self._relation, unmask(pads.to_native().alias, columns, masked))
         return pads
-
-    def _members(self, native: Any, wanted: Numbers) -> list[Row]:
-        view = fresh_name()
-        query = f"""
-            SELECT item, position
-            FROM (SELECT item, units, row_number() OVER (PARTITION BY units) - 1 AS place
-                FROM ({native.sql_query()}) WHERE units IN (SELECT units FROM {view}))
-            JOIN {view} USING (units, place)"""
-        with self.hidden(wanted) as hidden:
-            return self._collect(_run(hidden.to_native(), query, view))
 
 
 def _run(relation: Any, query: str, view: str = "dpgap_unused", dpgap_hidden: object = None) -> Any:

@@ -9,7 +9,7 @@ import narwhals as nw
 import pyarrow
 from ibis.expr.operations import DatabaseTable
 
-from dpgap.data.engines.base import Batch, Engine, Numbers, Row, fresh_name, lazy
+from dpgap.data.engines.base import PART_BITS, Batch, Engine, Numbers, Row, fresh_name, lazy
 from dpgap.data.engines.pads import pads_table, unmask
 from dpgap.data.private_counts import with_masked_errors
 from dpgap.data.sources import Lazy
@@ -77,8 +77,10 @@ class Ibis(Engine):
         self._lists: list[str] = []
 
     def freeze(self, frame: Lazy) -> Lazy:
+        numbered = frame.to_native().mutate(number=ibis.row_number().cast("int64"))
+        rows = numbered.mutate(part=numbered.number >> PART_BITS)
         try:
-            return lazy(self._database.create_table(fresh_name(), frame.to_native(), temp=True))
+            return lazy(self._database.create_table(fresh_name(), rows, temp=True))
         finally:
             self._forget_lists()
 
@@ -198,11 +200,3 @@ class Ibis(Engine):
         name = pads.to_native().get_name()
         self._database.raw_sql(unmask(name, columns, masked)).close()
         return pads
-
-    def _members(self, native: Any, wanted: Numbers) -> list[Row]:
-        place = ibis.row_number().over(group_by="units").cast("int64")
-        with self.hidden(wanted) as frame:
-            hidden = frame.to_native()
-            members = native.semi_join(hidden, "units").mutate(place=place)
-            found = members.inner_join(hidden, ["units", "place"])
-            return self._collect(found.select("item", "position"))

@@ -1,9 +1,7 @@
 """Spark as an engine: a local checkpoint freezes counts, and winners are found in their partitions.
 
 A local checkpoint cuts the lineage: if an executor is lost, the release fails instead of mixing
-two states of the data. Each frozen row has the number of its partition and its index there. To find
-the j-th item with some count, Spark first counts in partitions, and then reads only the partition
-that has the item.
+two states of the data. Each frozen row has the number of its partition and its index there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +15,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as f
 from pyspark.sql.window import Window
 
-from dpgap.data.engines.base import Batch, Engine, Numbers, Row, lazy
+from dpgap.data.engines.base import Batch, Engine, Row, lazy
 from dpgap.data.private_counts import with_masked_errors
 from dpgap.data.sources import Lazy
 
@@ -40,8 +38,9 @@ class Spark(Engine):
         self._session = frame.sparkSession
 
     def freeze(self, frame: Lazy) -> Lazy:
-        rows = frame.to_native().withColumn("row", f.monotonically_increasing_id())
-        return lazy(rows.localCheckpoint(eager=True))
+        rows = frame.to_native().withColumn("number", f.monotonically_increasing_id())
+        parted = rows.withColumn("part", f.shiftright("number", _PLACE_BITS))
+        return lazy(parted.localCheckpoint(eager=True))
 
     def _drop(self, frozen: Lazy) -> None:
         """Free the memory of a checkpoint now; Spark would free it at some later time."""
@@ -95,37 +94,6 @@ class Spark(Engine):
         both = pads.to_native().join(self._session.sql(query), "position")
         unmasked = [f.col(name).bitwiseXOR(f.col(f"masked_{name}")).alias(name) for name in columns]
         return lazy(f.broadcast(both.select("position", *unmasked)))
-
-    def _members(self, native: Any, wanted: Numbers) -> list[Row]:
-        parted = native.withColumn("part", f.shiftright("row", _PLACE_BITS))
-        with self.hidden(self._locate(parted, wanted)) as hidden:
-            located = hidden.to_native()
-            known = located.select("units", "part")
-            rows = parted.join(known, ["units", "part"], "leftsemi")
-            nth = f.row_number().over(Window.partitionBy("units", "part").orderBy("row"))
-            numbered = rows.withColumn("nth", nth.cast("bigint"))
-            found = numbered.join(located, ["units", "part", "nth"])
-            return self._collect(found.select("item", "position"))
-
-    def _locate(self, parted: Any, wanted: Numbers) -> dict[str, list[int]]:
-        """For each member: its count, its partition, and its number there, from 1."""
-        counts, places = np.array([wanted["units"], wanted["place"]])
-        with self.hidden({"units": wanted["units"]}) as hidden:
-            rows = parted.join(hidden.to_native().select("units"), "units", "leftsemi")
-            sizes = self._collect(rows.groupBy("units", "part").count())
-        is_member = places >= 0
-        part_of = np.full(counts.size, -1)
-        number = np.zeros(counts.size, dtype=np.int64)
-        if is_member.any():
-            each, part, size = np.array(sorted(sizes)).T
-            ends = np.cumsum(size)
-            starts = ends - size
-            in_all = starts[np.searchsorted(each, counts[is_member])] + places[is_member]
-            at = np.searchsorted(ends, in_all, side="right")
-            part_of[is_member] = part[at]
-            number[is_member] = in_all - starts[at] + 1
-        located = {"units": counts, "part": part_of, "nth": number}
-        return {name: column.tolist() for name, column in located.items()}
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
