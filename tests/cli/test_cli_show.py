@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 import dpgap
 from dpgap.cli.main import app
-from dpgap.releases.document import SHOWN
+from dpgap.releases.document import BESIDE, SHOWN
 from dpgap.releases.page import page
 from dpgap.releases.text import to_csv
 
@@ -47,17 +47,20 @@ def test_every_kind_of_release_is_shown_in_every_output(name: str, folder: Path)
     assert Path("out.csv").read_bytes().decode() == to_csv(release)
     for sentence in getattr(release, "findings", ()):
         assert sentence in words
-    said, kept = _show(str(document), "--json").stdout, document.read_text("utf-8")
-    assert _without_words(json.loads(said)) == _without_words(json.loads(kept))
+    shown = json.loads(_show(str(document), "--json").stdout)
+    stored = json.loads(document.read_text("utf-8"))
+    assert shown["exact"]["epsilon_spent"] == str(release.spent)
+    assert _without_words(shown) == _without_words(stored)
 
 
 def _without_words(content: dict[str, Any]) -> dict[str, Any]:
     """All of a document but what follows from the rest, and coins, which were floats once."""
+    computed = (*SHOWN, *BESIDE)
     for error in content.get("errors", ()):
         if isinstance(error, dict):
             error.pop("coin", None)
             error.pop("whole_coin", None)
-    return {name: value for name, value in content.items() if name not in SHOWN}
+    return {name: value for name, value in content.items() if name not in computed}
 
 
 def test_a_document_shows_the_same_as_the_release_did(folder: Path) -> None:

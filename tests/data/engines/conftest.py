@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from dpgap.budget.ledger import Ledger, LedgerAccount
-from homes import Load, arrow
+from engine_tables import Load, arrow
 from servers import ON_SERVERS
 
 collect_ignore = ["conftest.py"]  # two of them cannot both be looked through for examples

@@ -22,7 +22,7 @@ from dpgap.data.engines.base import EngineError
 from dpgap.data.engines.counted import CountsInEngine
 from dpgap.data.engines.duckdb import DuckDB
 from dpgap.exact.bits import InsecureSeededBits
-from homes import arrow
+from engine_tables import arrow
 from law_tests import LEVEL, chi_square_p
 from seams import bits_are, quick_in
 
@@ -100,14 +100,14 @@ def crossed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return sizes
 
 
-HOMES = ("duck", "ibis", "postgres", "spark")
+ENGINES = ("duck", "ibis", "postgres", "spark")
 
 
 @pytest.mark.parametrize(
     ("home", "size"),
     quick_in(
-        itertools.product(HOMES, [ITEMS + 60, 10**12]),
-        {*((home, 10**12) for home in HOMES), ("duck", ITEMS + 60)},
+        itertools.product(ENGINES, [ITEMS + 60, 10**12]),
+        {*((home, 10**12) for home in ENGINES), ("duck", ITEMS + 60)},
     ),
 )
 def test_a_top_k_fetches_the_count_of_counts_and_the_winners(
@@ -134,7 +134,7 @@ def _table(home: str, request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue("spark").createDataFrame(ROWS, "who bigint, what bigint")
 
 
-@pytest.mark.parametrize("home", HOMES)
+@pytest.mark.parametrize("home", ENGINES)
 def test_streams_go_through_the_whole_domain(home: str, request: pytest.FixtureRequest) -> None:
     answers = _answers(_table(home, request), range(10**12))
     found = dpgap.above(answers, threshold=60, k=3, epsilon=9000, adaptive=False)

@@ -14,7 +14,7 @@ import pytest
 import dpgap
 from dpgap.data.counts import counts, units_of
 from dpgap.data.engines import counted
-from homes import HOMES
+from engine_tables import ENGINES
 from law_tests import LEVEL, chi_square_p
 from seams import quick_in
 from servers import ON_SERVERS
@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # Spark
 ]
 
-everywhere = pytest.mark.parametrize("put", HOMES, indirect=True)
+everywhere = pytest.mark.parametrize("put", ENGINES, indirect=True)
 KINDS = {
     "string": pyarrow.string(),
     "bigint": pyarrow.int64(),

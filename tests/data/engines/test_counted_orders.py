@@ -12,7 +12,7 @@ from dpgap.budget.ledger import LedgerAccount
 from dpgap.data.engines.counted import CountsInEngine
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.exact.bits import InsecureSeededBits
-from homes import arrow
+from engine_tables import arrow
 from law_tests import LEVEL, chi_square_p
 from seams import bits_are, long_case
 

@@ -23,7 +23,7 @@ from dpgap.data.engines.base import EngineError
 from dpgap.data.engines.duckdb import DuckDB
 from dpgap.data.engines.ibis import Ibis
 from dpgap.data.engines.spark import Spark
-from homes import arrow
+from engine_tables import arrow
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 

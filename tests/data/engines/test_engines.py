@@ -14,7 +14,7 @@ import dpgap
 from awkward_rows import ROWS
 from dpgap.budget.ledger import LedgerAccount
 from dpgap.data.engines.counted import CountsInEngine
-from homes import HOMES, Load, arrow
+from engine_tables import ENGINES, Load, arrow
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning"),  # Ibis
@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:domain is taken as it is written"),
 ]
 
-everywhere = pytest.mark.parametrize("load", HOMES, indirect=True)
+everywhere = pytest.mark.parametrize("load", ENGINES, indirect=True)
 NAN, INFINITE = float("nan"), float("inf")
 LINE_BREAKS = ["7\u2028", "7\u0085", "\u20287", "7\r", "7\x0b", "-"]
 SPELLINGS = [

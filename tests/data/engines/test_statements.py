@@ -16,7 +16,7 @@ import dpgap
 from dpgap.data.engines.counted import CountsInEngine
 from dpgap.data.engines.duckdb import DuckDB
 from dpgap.data.engines.ibis import Ibis
-from homes import arrow
+from engine_tables import arrow
 from law_tests import LEVEL, chi_square_p
 from twins.records import recorded
 

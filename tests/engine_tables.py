@@ -1,4 +1,4 @@
-"""Homes for tables: the engines, and rows as Arrow has them."""
+"""The engines that tests count in, and rows as Arrow has them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ import pyarrow
 Load = Callable[..., Any]
 """Called with the types of `who` and `what` in Spark's words, and rows: a frame of the engine."""
 
-HOMES = ["duckdb", "parquet", "ibis", "postgres", "spark"]
+ENGINES = ["duckdb", "parquet", "ibis", "postgres", "spark"]
 
 _ARROW = {
     "string": pyarrow.string(),
