@@ -19,7 +19,7 @@ import pyarrow
 
 from dpgap.data.engines.base import engine_of
 from dpgap.data.filtering import keep
-from dpgap.question import read_filter
+from dpgap.filter_language import read_filter
 
 _AT_ONCE = 40
 

@@ -1,5 +1,6 @@
 """What a user meets first: the names of `dpgap`, what they call themselves, and their help."""
 
+import ast
 import doctest
 import inspect
 import os
@@ -41,6 +42,18 @@ def test_the_package_lists_its_public_names_and_nothing_else() -> None:
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="mesured_top_k"):
         dpgap.mesured_top_k  # noqa: B018
+
+
+def test_a_type_checker_and_python_find_each_name_in_the_same_module() -> None:
+    imports = [
+        (node.module, alias.name)
+        for node in ast.walk(ast.parse(PACKAGE.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.col_offset
+        for alias in node.names
+    ]
+    homes = {name: home for home, name in imports} | {"estimates": "dpgap.estimates"}
+    assert homes == dpgap._HOMES
+    assert len(imports) == len(homes)
 
 
 def _checked(line: str, folder: Path) -> str:

@@ -13,12 +13,12 @@ from typer.main import get_command
 import dpgap
 from dpgap.cli.main import app
 from dpgap.desk.config import _OF_A_TOPIC
+from dpgap.filter_language import Filter
 from dpgap.question import (
     COUNTING,
     KEYWORDS,
     Above,
     CountOptions,
-    Filter,
     Neighbours,
     OfAll,
     Question,

@@ -9,7 +9,6 @@
 Names load their modules when they are first used (lazy import), so `import dpgap` is fast.
 """
 
-import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -50,19 +49,52 @@ if TYPE_CHECKING:
     from dpgap.releases.document import read_release as read_release
     from dpgap.simulation.batch import simulate as simulate
 
+_HOMES = {
+    "AdaptiveSparseVector": "dpgap.mechanisms.sparse_vector",
+    "AlreadyCharged": "dpgap.budget.account",
+    "BudgetExhausted": "dpgap.budget.account",
+    "CountHull": "dpgap.mechanisms.measuring",
+    "Cube": "dpgap.mechanisms.measuring",
+    "DomainWarning": "dpgap.data.domain",
+    "HybridTopK": "dpgap.mechanisms.hybrid",
+    "JointTopK": "dpgap.mechanisms.joint",
+    "Laplace": "dpgap.mechanisms.measuring",
+    "Ledger": "dpgap.budget.ledger",
+    "LedgerError": "dpgap.budget.ledger",
+    "MeasuredAbove": "dpgap.pipelines.arrays",
+    "MeasuredTopK": "dpgap.pipelines.arrays",
+    "NoisyHistogram": "dpgap.mechanisms.histogram",
+    "NoisyMax": "dpgap.mechanisms.top_k",
+    "NoisyTopK": "dpgap.mechanisms.top_k",
+    "Plan": "dpgap.pipelines.plan",
+    "PromiseWarning": "dpgap.pipelines.tables",
+    "Session": "dpgap.pipelines.session",
+    "SparseVector": "dpgap.mechanisms.sparse_vector",
+    "UnsettledWarning": "dpgap.budget.account",
+    "above": "dpgap.pipelines.tables",
+    "count": "dpgap.pipelines.tables",
+    "counts": "dpgap.data.counts",
+    "estimates": "dpgap.estimates",
+    "measured_above": "dpgap.pipelines.arrays",
+    "measured_top_k": "dpgap.pipelines.arrays",
+    "plan": "dpgap.pipelines.plan",
+    "read_release": "dpgap.releases.document",
+    "simulate": "dpgap.simulation.batch",
+    "top_k": "dpgap.pipelines.tables",
+    "total": "dpgap.pipelines.tables",
+}
+"""The public names and the modules that define them; `estimates` is a module itself."""
 
 if not TYPE_CHECKING:  # so that a type checker reports a name that is not there
-    # The imports above are never run. They are read as text, to know where a name lives.
-    _SOURCE = __loader__.get_data(__file__).decode()
-    _IMPORTS = re.findall(r"^    from (\S+) import (\w+) as", _SOURCE, re.MULTILINE)
-    _HOMES = {name: home for home, name in _IMPORTS}
     __all__ = sorted(_HOMES)
 
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:
             raise AttributeError(f"module 'dpgap' has no attribute {name!r}")
-        found = import_module(f"dpgap.{name}" if name == "estimates" else _HOMES[name])
-        return globals().setdefault(name, getattr(found, name, found))  # asked for once
+        module = import_module(_HOMES[name])
+        value = getattr(module, name, module)
+        globals()[name] = value  # so that the next use does not come here
+        return value
 
     def __dir__() -> list[str]:
         return __all__

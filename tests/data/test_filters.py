@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpgap.question import read_filter
+from dpgap.filter_language import read_filter
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from dpgap.data import filtering, query
 from dpgap.data.filtering import Reading, keep
-from dpgap.question import read_filter
+from dpgap.filter_language import read_filter
 from filter_reference import (
     COLUMNS,
     EQUALS,

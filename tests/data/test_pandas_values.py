@@ -25,7 +25,7 @@ from dpgap.data import values
 from dpgap.data.domain import text_of
 from dpgap.data.filtering import keep
 from dpgap.data.values import form_of
-from dpgap.question import read_filter
+from dpgap.filter_language import read_filter
 from twins.odd_values import OBJECTS, _Hostile
 
 ROOT = Path(__file__).parents[2]

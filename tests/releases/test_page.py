@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpgap
-from dpgap.question import Filter
+from dpgap.filter_language import Filter
 from dpgap.releases.page import Scale, page, rendered, together
 from dpgap.releases.release import LedgerReference, title_of
 from releases_to_show import released

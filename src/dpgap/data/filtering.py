@@ -43,7 +43,7 @@ from dpgap.data.engines.base import Engine, fresh_name
 from dpgap.data.private_counts import with_masked_errors
 from dpgap.data.sources import TEXTS, Frame, database_of, guessed
 from dpgap.exact.parameters import with_point
-from dpgap.question import (
+from dpgap.filter_language import (
     ORDERS,
     Clause,
     Comparison,
@@ -62,7 +62,7 @@ def keep(frame: Frame, filter: Filter, engine: Engine | None = None, decimal: st
     the decimal mark of numbers in text.
 
     >>> import pandas
-    >>> from dpgap.question import read_filter
+    >>> from dpgap.filter_language import read_filter
     >>> sold = nw.from_native(pandas.DataFrame({"what": ["fig", "pea", "oat"], "price": [3, 7, 9]}))
     >>> keep(sold, read_filter("price > 3 and not what = 'oat'"))["what"].to_list()
     ['pea']

@@ -53,8 +53,9 @@ from dpgap.estimates.errors import GapErrors, HistogramError, LaplaceSum, Measur
 from dpgap.exact.laws import LAWS, Decay, GeometricNoise, LaplaceNoise
 from dpgap.exact.parameters import exact_text
 from dpgap.exact.shells import CubeNoise, HullNoise
+from dpgap.filter_language import Filter
 from dpgap.printable import DocumentError
-from dpgap.question import HISTOGRAM, METHODS, Filter, Question, held_fields
+from dpgap.question import HISTOGRAM, METHODS, Question, held_fields
 from dpgap.releases.plain import attempted, exact_value, parsed, plain, spelt
 from dpgap.releases.release import (
     TIME,

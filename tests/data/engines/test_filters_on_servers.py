@@ -13,7 +13,8 @@ import sqlglot
 import dpgap
 from dpgap.data.filtering import keep
 from dpgap.data.query import keep_range, number_in, steps_of
-from dpgap.question import read_counting, read_filter
+from dpgap.filter_language import read_filter
+from dpgap.question import read_counting
 from filter_reference import (
     Condition,
     arrow_table,
