@@ -1,0 +1,291 @@
+"""Privacy as an amount: what a release costs, and the limit that costs must stay within.
+
+Only this file adds, subtracts, splits or compares privacy, and only `Limit` says whether more may
+be spent. Everything is exact. A cost has three numbers:
+
+- `epsilon`: the ε of pure differential privacy; None if a part of it has none, as Gaussian noise.
+- `rho`: the ρ of zero-concentrated differential privacy (zCDP). Pure ε is at most ε²/2 in ρ.
+- `delta`: the chance that the promise fails.
+
+**Use.** A mechanism states the most that one release costs, as `mechanism.cost`. A pipeline adds
+named parts: `Cost.composed([("select", selection.cost), ("measure", measurement.cost)])`. So a
+pipeline's ρ is the sum of the parts' ε²/2, which is less than (Σε)²/2. An account reserves this
+cost before the draw. What a release did cost is the same cost, or less:
+
+- A part that *never began* (the measurement, if nothing was found) costs nothing: leave it out.
+- A run that stopped early has a smaller loss: `cost.realised(loss)`. This lowers ε alone. A loss
+  that depends on the data is never credited in ρ, and a δ was spent when the draw began.
+- What drew nothing at all costs `NOTHING`, also in δ.
+
+Groups: a unit counts in a few groups, so all answers together cost what the worst few of them
+cost: `Cost.worst(costs, few)`.
+
+**Rounding** is always against the user. Books hold whole multiples of one small unit,
+1/(10³⁰ · lcm(1, …, 24)), so that sums keep short denominators however many releases there are.
+Costs are rounded *up* (`Cost.up`) and limits *down* (`Limit.down`). A release itself states its
+exact cost.
+
+>>> select, measure = split(Fraction(1), Fraction(1, 4))
+>>> whole = Cost.composed([("select", Cost.pure(select)), ("measure", Cost.pure(measure))])
+>>> whole.epsilon, whole.rho
+(Fraction(1, 1), Fraction(5, 16))
+>>> limit = Limit("epsilon", Fraction(3, 2))
+>>> limit.covers(whole), limit.covers(whole.times(2))
+(True, False)
+>>> print(f"{limit.left(whole)} left")
+ε = 0.5 left
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import reduce
+from operator import add
+from typing import Literal, Self
+
+from dpgap.exact.parameters import Rational, positive_rational, readable_down, readable_up
+from dpgap.question import chance
+
+UNIT = Fraction(1, 10**30 * math.lcm(*range(1, 25)))
+"""Books hold whole multiples of this."""
+_LARGEST = 10**100
+
+Currency = Literal["epsilon", "rho"]
+_SYMBOLS: dict[Currency, str] = {"epsilon": "ε", "rho": "ρ"}
+_ZERO = Fraction(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What releases cost, or can cost at most. Costs of several releases add up."""
+
+    epsilon: Fraction | None
+    """None if a part has no pure ε."""
+    rho: Fraction
+    delta: Fraction = _ZERO
+    parts: tuple[tuple[str, "Cost"], ...] = field(default=(), compare=False)
+    """The named parts of one release, in their order."""
+
+    def __post_init__(self) -> None:
+        if (self.epsilon or 0) < 0 or self.rho < 0 or self.delta < 0:
+            raise ValueError("a cost must not be less than 0")
+
+    @classmethod
+    def pure(cls, epsilon: Fraction, delta: Fraction = _ZERO) -> Self:
+        """The cost of ε-differential privacy: (ε, ε²/2)."""
+        return cls(epsilon, epsilon**2 / 2, delta)
+
+    @classmethod
+    def sum(cls, costs: Iterable["Cost"]) -> "Cost":
+        """What several releases cost together."""
+        return reduce(add, costs, NOTHING)
+
+    @classmethod
+    def composed(cls, parts: Iterable[tuple[str, "Cost"]]) -> "Cost":
+        """What the named parts of one release cost together."""
+        named = tuple(parts)
+        return replace(cls.sum(cost for _, cost in named), parts=named)
+
+    @classmethod
+    def worst(cls, costs: Iterable["Cost"], few: int) -> "Cost":
+        """What a few of these cost together, whichever these are."""
+        known = list(costs)
+        epsilons = [cost.epsilon for cost in known if cost.epsilon is not None]
+        return cls(
+            _largest(epsilons, few) if len(epsilons) == len(known) else None,
+            _largest([cost.rho for cost in known], few),
+            _largest([cost.delta for cost in known], few),
+        )
+
+    def __add__(self, other: "Cost") -> "Cost":
+        epsilon = None
+        if self.epsilon is not None and other.epsilon is not None:
+            epsilon = self.epsilon + other.epsilon
+        return Cost(epsilon, self.rho + other.rho, self.delta + other.delta)
+
+    def __sub__(self, other: "Cost") -> "Cost":
+        """The cost without a part of it."""
+        epsilon = None
+        if self.epsilon is not None and other.epsilon is not None:
+            epsilon = self.epsilon - other.epsilon
+        return Cost(epsilon, self.rho - other.rho, self.delta - other.delta)
+
+    def beyond(self, other: "Cost") -> "Cost":
+        """How much larger this cost is than another; nothing where it is smaller."""
+        epsilon = None
+        if self.epsilon is not None and other.epsilon is not None:
+            epsilon = max(_ZERO, self.epsilon - other.epsilon)
+        rho = max(_ZERO, self.rho - other.rho)
+        return Cost(epsilon, rho, max(_ZERO, self.delta - other.delta))
+
+    def times(self, number: int) -> "Cost":
+        """What so many of these cost together."""
+        epsilon = None if self.epsilon is None else self.epsilon * number
+        return Cost(epsilon, self.rho * number, self.delta * number)
+
+    def with_delta(self, delta: Fraction) -> "Cost":
+        """The same cost with this δ."""
+        return replace(self, delta=delta)
+
+    def realised(self, loss: "Cost") -> "Cost":
+        """What a run did cost whose realised loss has a smaller ε; ρ and δ stay spent."""
+        if self.epsilon is None or loss.epsilon is None or loss.epsilon > self.epsilon:
+            raise ValueError("a run cannot lose more than its cost")
+        return replace(self, epsilon=loss.epsilon)
+
+    def fits(self, other: "Cost") -> bool:
+        """Whether no number of this cost is larger than that of the other."""
+        if other.epsilon is not None and (self.epsilon is None or self.epsilon > other.epsilon):
+            return False
+        return self.rho <= other.rho and self.delta <= other.delta
+
+    def up(self) -> "Cost":
+        """The cost as a book records it: rounded up."""
+        epsilon = None if self.epsilon is None else _up(self.epsilon)
+        return Cost(epsilon, _up(self.rho), _up(self.delta))
+
+    def exact(self) -> list[str | None]:
+        """The three numbers as text, as they are stored and hashed."""
+        epsilon = None if self.epsilon is None else str(self.epsilon)
+        return [epsilon, str(self.rho), str(self.delta)]
+
+    def __str__(self) -> str:
+        return self.in_words()
+
+    def in_words(self, *beside: "Cost | Limit", joint: str = ", ") -> str:
+        """The cost for people, rounded up. Its δ is shown, even 0, if an amount beside has one."""
+        symbol, number = ("ρ", self.rho) if self.epsilon is None else ("ε", self.epsilon)
+        has_delta = any(amount.delta for amount in (self, *beside))
+        return _in_words(symbol, number, self.delta if has_delta else None, readable_up, joint)
+
+
+NOTHING = Cost(_ZERO, _ZERO)
+"""What costs nothing: also what never began."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The most that releases may cost together: an amount of ε or of ρ, and a δ."""
+
+    currency: Currency
+    amount: Fraction
+    delta: Fraction = _ZERO
+
+    def __post_init__(self) -> None:
+        if self.amount < 0 or self.delta < 0:
+            raise ValueError("a limit must not be less than 0")
+
+    @classmethod
+    def granted(cls, epsilon: Rational, delta: Rational) -> "Limit":
+        """The total of a budget as it is recorded: rounded down, with an ε above 0."""
+        total = cls("epsilon", positive_rational("epsilon", epsilon), chance("delta", delta)).down()
+        if total.amount == 0:
+            raise ValueError("epsilon must be larger: a total this small rounds down to 0")
+        return total
+
+    def of(self, cost: Cost) -> Fraction:
+        """A cost in the currency of this limit."""
+        amount = cost.rho if self.currency == "rho" else cost.epsilon
+        if amount is None:
+            raise ValueError("this noise has no ε: only a budget in ρ can pay for it")
+        return amount
+
+    def covers(self, cost: Cost) -> bool:
+        """Whether releases of this cost stay within the limit."""
+        return self.of(cost) <= self.amount and cost.delta <= self.delta
+
+    def left(self, spent: Cost) -> "Limit":
+        """What may still be spent after this cost."""
+        amount = max(_ZERO, self.amount - self.of(spent))
+        return replace(self, amount=amount, delta=max(_ZERO, self.delta - spent.delta))
+
+    def fits(self, other: "Limit") -> bool:
+        """Whether this limit is nowhere larger than another one."""
+        return self.amount <= other.amount and self.delta <= other.delta
+
+    def within(self, other: "Limit") -> "Limit":
+        """The smaller of both limits, in its amount and in its δ."""
+        amount = min(self.amount, other.amount)
+        return replace(self, amount=amount, delta=min(self.delta, other.delta))
+
+    def raised(self, amount: Fraction) -> "Limit":
+        """The limit with a larger amount."""
+        return replace(self, amount=self.amount + amount)
+
+    def lowered(self, cost: Cost) -> "Limit":
+        """The limit without the amount of a cost; its δ stays."""
+        return replace(self, amount=self.amount - self.of(cost))
+
+    def raised_to(self, cost: Cost) -> "Limit":
+        """The limit, or a larger one that covers this cost."""
+        amount = max(self.amount, self.of(cost))
+        return replace(self, amount=amount, delta=max(self.delta, cost.delta))
+
+    def renewed(self, spent: Cost, amount: Fraction) -> "Limit":
+        """The limit that leaves exactly this amount after a cost; its δ stays."""
+        return replace(self, amount=self.of(spent) + amount)
+
+    def share_of_delta(self, amount: Fraction) -> Fraction:
+        """The part of δ that belongs to a part of the amount, and at most all of it."""
+        return self.delta * min(Fraction(1), amount / self.amount) if self.amount else self.delta
+
+    def down(self) -> "Limit":
+        """The limit as a book records it: rounded down. One that is too large is refused."""
+        if self.amount >= _LARGEST:
+            raise ValueError(f"{self.currency} must be less than 10^100")
+        return replace(self, amount=_down(self.amount), delta=_down(self.delta))
+
+    def exact(self) -> list[str]:
+        """The currency and the two numbers as text, as they are stored and hashed."""
+        return [self.currency, str(self.amount), str(self.delta)]
+
+    def __str__(self) -> str:
+        return self.in_words()
+
+    def in_words(self, *beside: "Cost | Limit", joint: str = ", ") -> str:
+        """The limit for people, rounded down: what is left must never look like more.
+
+        Its δ is shown, even 0, if an amount beside has one.
+        """
+        has_delta = any(amount.delta for amount in (self, *beside))
+        delta = self.delta if has_delta else None
+        return _in_words(_SYMBOLS[self.currency], self.amount, delta, readable_down, joint)
+
+
+def split(amount: Fraction, *shares: Fraction) -> tuple[Fraction, ...]:
+    """An amount of ε or ρ in parts of these shares, and the rest; they add up to the amount.
+
+    >>> split(Fraction(1), Fraction(1, 20), Fraction(3, 20))
+    (Fraction(1, 20), Fraction(3, 20), Fraction(4, 5))
+    """
+    parts = [share * amount for share in shares]
+    rest = amount - sum(parts)
+    if rest < 0 or any(part < 0 for part in parts):
+        raise ValueError("shares must be at least 0, and together at most 1")
+    return *parts, rest
+
+
+def _up(number: Fraction) -> Fraction:
+    return math.ceil(number / UNIT) * UNIT
+
+
+def _down(number: Fraction) -> Fraction:
+    return math.floor(number / UNIT) * UNIT
+
+
+def _largest(numbers: list[Fraction], few: int) -> Fraction:
+    return sum(sorted(numbers, reverse=True)[:few], _ZERO)
+
+
+def _in_words(
+    symbol: str,
+    number: Fraction,
+    delta: Fraction | None,
+    readable: Callable[[Fraction], str],
+    joint: str,
+) -> str:
+    words = f"{symbol} = {readable(number)}"
+    if delta is not None:
+        words += f"{joint}δ = {readable(delta)}"
+    return words.replace("= ≈", "≈ ")
