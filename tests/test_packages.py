@@ -121,7 +121,6 @@ def test_nothing_foreign_is_in_the_source_distribution(packages: tuple[Path, Pat
         ".py .md .toml .json .svg .png .css .js .html .jinja .sql .mplstyle .txt .typed".split()
     )
     plain = {"LICENSE", "Makefile", "PKG-INFO", "CITATION.cff", ".gitignore", "py.typed"}
-    plain |= {"layout-1.db", "layout-2.db", "layout-2-released.db"}  # old ledgers, for tests
     strange = {name for name in names if Path(name).suffix not in known}
     assert {Path(name).name for name in strange} <= plain
     assert not [name for name in names if re.search(r"cache|\.venv|\.pyc|egg-info", name)]

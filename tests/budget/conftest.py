@@ -3,12 +3,10 @@
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-FIXTURES = Path(__file__).parent / "fixtures"
 
 collect_ignore = ["conftest.py"]  # two of them cannot both be looked through for examples
 
@@ -33,21 +31,3 @@ def url(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
     server.psql(f"CREATE DATABASE {name};")
     yield str(server.get_uri(database=name))
     server.psql(f"DROP DATABASE {name} WITH (FORCE);")
-
-
-@pytest.fixture
-def stored(url: str, folder: Path) -> Callable[[int | str], str]:
-    """Put a ledger that was stored once, by its layout, where the test keeps its own."""
-
-    def put(layout: int | str) -> str:
-        if url.startswith("sqlite"):
-            shutil.copy(FIXTURES / f"layout-{layout}.db", folder / "budget.db")
-        else:
-            import psycopg
-
-            with psycopg.connect(url) as connection:
-                statements = (FIXTURES / f"layout-{layout}.sql").read_text(encoding="utf-8")
-                connection.execute(statements)
-        return url
-
-    return put

@@ -8,12 +8,9 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from pathlib import Path
-
-import sqlalchemy as sql
 
 from dpgap.budget.account import AlreadyCharged, BudgetExhausted, Request, pay
-from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
+from dpgap.budget.ledger import Ledger, LedgerAccount
 
 
 def fresh_processes() -> multiprocessing.context.ForkServerContext:
@@ -68,21 +65,6 @@ def spend(url: str, charges: int, epsilon: Fraction) -> list[str]:
     return released
 
 
-def spend_after_a_migration(url: str, charges: int, epsilon: Fraction, refused: Path) -> list[str]:
-    """Charge so many times; a ledger that asks for a migration is told of, and asked again."""
-    account = Ledger(url).account("sales")
-    released: list[str] = []
-    while len(released) < charges:
-        try:
-            released.append(release(account, Request(epsilon, "a charge"), epsilon))
-        except LedgerError as error:
-            if "migrate" not in str(error):
-                raise
-            refused.touch()
-            time.sleep(0.01)
-    return released
-
-
 def spend_with_keys(url: str, keys: int, epsilon: Fraction, seed: int) -> list[str]:
     """Send the same requests as others do, in an order of one's own; what was released."""
     account = Ledger(url).account("sales")
@@ -132,20 +114,6 @@ def kill_many(url: str, processes: int, epsilon: Fraction, released: str) -> Non
         time.sleep(moments.uniform(0, five_releases))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-
-
-def migrate_and_die(url: str, place: int) -> None:
-    """Migrate a ledger, and be killed right before a statement, or the commit after the last."""
-    ledger, seen = Ledger(url), [0]
-
-    def die_in_time(*_: object) -> None:
-        if seen[0] == place:
-            os.kill(os.getpid(), signal.SIGKILL)
-        seen[0] += 1
-
-    sql.event.listen(ledger._store.engine, "before_cursor_execute", die_in_time)
-    sql.event.listen(ledger._store.engine, "commit", die_in_time)
-    ledger.migrate()
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ def test_a_book_is_intact_and_never_overspent(steps: Steps) -> None:
 @given(STEPS)
 def test_every_entry_can_be_read_again_from_its_body(steps: Steps) -> None:
     for entry in _book(steps):
-        assert read_entry(3, entry.body(), entry.hash) == entry
+        assert read_entry(entry.body(), entry.hash) == entry
 
 
 CHANGES: dict[str, Any] = {
@@ -134,7 +134,6 @@ CHANGES: dict[str, Any] = {
     "who": "mallory@lab",
     "at": "1999",
     "previous": "0" * 64,
-    "version": 1,
     "person": "mallory",
     "reason": "none",
     "key": "another",
@@ -163,7 +162,7 @@ def test_any_edit_of_any_entry_is_noticed(steps: Steps, data: st.DataObject) -> 
 
 
 BALANCES = [
-    *("charge", "granted", "used", "held", "version", "person_spent", "allowance", "bound"),
+    *("charge", "granted", "used", "held", "person_spent", "allowance", "bound"),
     *("closed", "archived", "period"),
 ]
 
@@ -176,8 +175,7 @@ def test_an_edit_of_a_balance_is_noticed_though_its_hash_fits(
     book = _book(steps)
     name = data.draw(st.sampled_from(BALANCES))
     edited = replace(book[-1], **{name: CHANGES[name]}).sealed()
-    is_free = (edited.kind, name) in {("allow", "charge"), ("create", "version")}
-    if not is_free:
+    if (edited.kind, name) != ("allow", "charge"):
         assert f"entry {edited.number} does not add up" in flaws([*book[:-1], edited])
 
 
@@ -222,24 +220,6 @@ def test_what_is_settled_lies_within_what_was_reserved(spent: Fraction) -> None:
         following(_balance(book), "settle", _author(), book[1], charge=Amount(spent))
 
 
-@pytest.mark.parametrize(("before", "after"), [(1, 2), (1, 3), (2, 3)])
-def test_only_a_book_of_an_older_version_is_migrated_and_only_then_goes_on_as_a_later_one(
-    before: int, after: int
-) -> None:
-    old = opening("sales", Amount(Fraction(3)), Author("ann@lab", "2025"), version=before)
-    by = Author("ann@lab", "2026", reason="because", actor="ann" if after == 3 else "")
-    archived = 7 if after == 3 else 0
-    moved = following(Balance(old), "migrate", by, version=after, archived=archived)
-    assert flaws([old, moved]) == []
-    assert flaws([moved]) != []
-    skipped = replace(following(Balance(old), "close", by), version=after).sealed()
-    assert "entry 1 does not add up" in flaws([old, skipped])
-    again = replace(moved, number=2, previous=moved.hash).sealed()
-    assert "entry 2 does not add up" in flaws([old, moved, again])
-    with pytest.raises(ValueError, match="only a book of an older version is migrated"):
-        following(Balance(moved), "migrate", by, version=after)
-
-
 def _edited(body: str, **changes: object) -> str:
     return json.dumps(json.loads(body) | changes, sort_keys=True, separators=(",", ":"))
 
@@ -270,20 +250,15 @@ BODY = opening("sales", Amount(Fraction(3)), Author("ann@lab", "2026", "ann")).b
         _edited(BODY, extra=[]),
         _edited(BODY, period=0),
         _edited(BODY, archived="0"),
-        _edited(BODY, version=1),
     ],
 )
 def test_a_body_that_is_not_written_as_entries_are_is_refused_in_words(body: str) -> None:
     with pytest.raises(UnreadableEntry, match="was edited"):
-        read_entry(3, body)
-
-
-def test_an_entry_of_a_later_version_is_refused_in_words() -> None:
-    with pytest.raises(UnreadableEntry, match="made by a later dpgap, as version 4: update dpgap"):
-        read_entry(4, BODY)
+        read_entry(body)
 
 
 LATER: dict[str, Any] = {
+    "version": 2,
     "period": {"days": 30},
     "range": {"from": "2026-01-01"},
     "accounting": "zcdp",
@@ -297,10 +272,10 @@ def test_a_value_that_only_a_later_dpgap_knows_is_refused_in_words(name: str) ->
     for parts in (["1"], ["1", "0"]):
         body = _edited(BODY, **{name: LATER[name]}, used=parts)
         with pytest.raises(UnreadableEntry, match=f"later dpgap, which knows another {name}: upd"):
-            read_entry(3, body)
+            read_entry(body)
 
 
-def test_the_third_version_names_every_field_in_full() -> None:
+def test_a_body_names_every_field_in_full() -> None:
     names = "accounting actor allowance archived at bound charge closed currency dataset extra"
     names += " granted held key kind number period person person_spent previous purpose range"
     names += " reason reservation used version who"

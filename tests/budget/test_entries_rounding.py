@@ -1,19 +1,16 @@
 """Charges are multiples of one small unit: a book stays short, and never says too little."""
 
-import json
 from fractions import Fraction
 
 import pytest
 import sqlalchemy as sql
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import dpgap
 from dpgap.budget.account import UNIT, Amount, InMemoryBudget, rounded_down, rounded_up
-from dpgap.budget.entries import Author, Balance, Entry, following, opening
+from dpgap.budget.entries import Author
 from dpgap.budget.ledger import Ledger, LedgerError
-from dpgap.cli.main import app
 
 ODD = 10**40
 WHO = Author("ann@lab", "2025")
@@ -95,69 +92,6 @@ def test_what_is_settled_may_be_nothing_but_never_less_or_more_than_was_reserved
             reservation.settle(wrong)
     reservation.settle(Fraction(0))
     assert account.remaining == 1
-
-
-def _reserving(book: list[Entry], epsilon: Fraction) -> Entry:
-    return following(
-        Balance(book[-1]), "reserve", WHO, charge=Amount(epsilon), purpose="an old release"
-    )
-
-
-def _old_book(ledger: Ledger, digits: int) -> list[Entry]:
-    """A book from before the rule, with a total, an open and a settled charge of any fraction."""
-    ledger.create("another", 1)  # makes the table
-    odd = 10**digits + 1
-    book = [opening("sales", Amount(Fraction(2) + Fraction(1, 29)), WHO)]
-    book.append(_reserving(book, Fraction(1, odd + 2)))
-    spent = Amount(Fraction(1, odd + 6))
-    book.append(following(Balance(book[-1]), "settle", WHO, book[1], charge=spent))
-    book.append(_reserving(book, Fraction(1, odd)))
-    with ledger._store.writing("sales") as rows:
-        for entry in book:
-            rows.append(entry)
-    return book
-
-
-def test_a_book_from_before_goes_on_and_verifies(url: str) -> None:
-    ledger = Ledger(url)
-    book = _old_book(ledger, digits=300)
-    account = ledger.account("sales")
-    for place in range(30):
-        account.reserve(Fraction(1, ODD + place), "a release").settle(Fraction(1, ODD + 2 * place))
-    assert account.total == Fraction(59, 29)
-    assert account.spent == book[-1].spent + 30 * rounded_up(Fraction(1, ODD))
-    assert ledger.verify("sales", head=book[-1].hash) == []
-
-
-def test_an_open_charge_from_before_is_settled_at_no_more_than_it_reserved(url: str) -> None:
-    ledger = Ledger(url)
-    book = _old_book(ledger, digits=300)
-    dpgap.budget.ledger.LedgerReservation(ledger, book[3]).settle(book[3].epsilon)
-    assert ledger.entries("sales")[-1].epsilon == book[3].epsilon
-    assert ledger.account("sales").reserved == 0
-    assert ledger.verify("sales") == []
-
-
-def test_a_balance_too_long_to_be_written_down_is_still_told(url: str) -> None:
-    ledger = Ledger(url)
-    _old_book(ledger, digits=4000)
-    with pytest.raises(ValueError, match="4300"):
-        str(ledger.account("sales").remaining)
-    with pytest.raises(dpgap.BudgetExhausted, match=r"remaining ε ≈ 2\.03.*, requested ε = 5"):
-        ledger.account("sales").reserve(Fraction(5), "too much")
-    words = ["ledger", "show", "--ledger", url, "--dataset", "sales"]
-    assert "remaining  ≈2.03" in CliRunner().invoke(app, words).stdout
-    said = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
-    assert said["remaining"].startswith("about 2.03")
-    assert ledger.verify("sales") == []
-
-
-def test_a_book_whose_numbers_grow_too_long_refuses_the_charge(url: str) -> None:
-    ledger = Ledger(url)
-    book = _old_book(ledger, digits=4290)
-    with pytest.raises(ValueError, match="4300 digits"):
-        ledger.account("sales").reserve(Fraction(1, ODD), "a release")
-    assert ledger.entries("sales") == book
 
 
 def test_a_number_too_large_for_a_book_is_refused_where_it_enters(url: str) -> None:

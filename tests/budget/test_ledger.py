@@ -224,7 +224,7 @@ def _edit(url: str, statement: str) -> None:
     "edit",
     [
         "UPDATE dpgap_entries SET body = replace(body, '1/4', '1/5') WHERE number = 1",
-        "UPDATE dpgap_entries SET body = replace(body, '1', '9') WHERE number = 0",
+        "UPDATE dpgap_entries SET body = replace(body, '[\"1\"', '[\"9\"') WHERE number = 0",
         "UPDATE dpgap_entries SET body = replace(body, 'who', 'why') WHERE number = 2",
         "UPDATE dpgap_entries SET body = body || ' ' WHERE number = 3",
         "UPDATE dpgap_entries SET body = '{}' WHERE number = 4",
@@ -232,7 +232,6 @@ def _edit(url: str, statement: str) -> None:
         "UPDATE dpgap_entries SET kind = 'gift' WHERE number = 4",
         "UPDATE dpgap_entries SET reservation = 4 WHERE number = 0",
         "UPDATE dpgap_entries SET key = 'mine' WHERE number = 1",
-        "UPDATE dpgap_entries SET version = 1 WHERE number = 1",
         "UPDATE dpgap_entries SET hash = 'none' WHERE number = 1",
         "UPDATE dpgap_documents SET document = 'another'",
         "UPDATE dpgap_documents SET identity = 'another'",

@@ -2,8 +2,6 @@
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -56,29 +54,6 @@ def test_the_same_requests_from_eight_processes_are_charged_once_each(url: str) 
     assert sorted(it.document or "" for it in told if it) == sorted(released)
     assert {it.state for it in told if it} == {"settled"}
     assert account.ledger.verify("sales") == []
-
-
-@pytest.mark.parametrize("layout", [1, 2])
-def test_a_migration_in_the_middle_of_many_requests_lets_them_all_in(
-    url: str, stored: Callable[[int], str], folder: Path, layout: int
-) -> None:
-    each = Fraction(1, 1000)
-    ledger = Ledger(stored(layout))
-    before = ledger.entries("sales")
-    work = [(url, 10, each, folder / f"refused-{place}") for place in range(4)]
-    with spenders.fresh_processes().Pool(4) as pool:
-        spending = pool.starmap_async(spenders.spend_after_a_migration, work)
-        while len([*folder.glob("refused-*")]) < 4:
-            time.sleep(0.01)
-        assert ledger.entries("sales") == before
-        ledger.migrate()
-        released = [document for own in spending.get() for document in own]
-    assert len(released) == 40
-    account = ledger.account("sales")
-    assert account.spent == before[-1].spent + 40 * each
-    assert account.reserved == before[-1].reserved
-    assert {entry.version for entry in ledger.entries("sales")} == {layout, 3}
-    assert ledger.verify("sales", head=before[-1].hash) == []
 
 
 @pytest.mark.parametrize("killed", [50, pytest.param(200, marks=pytest.mark.long)])

@@ -1,6 +1,5 @@
 """Long books in a few entries: what pages show of them is counted by the database."""
 
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -62,18 +61,6 @@ def test_a_data_set_without_entries_has_no_outline(url: str) -> None:
     ledger = Ledger(url)
     ledger.create("sales", 1)
     assert ledger.outline("clinic") is None
-
-
-@pytest.mark.parametrize("layout", [1, 2])
-def test_an_outline_of_an_older_layout_says_the_same_before_and_after_its_migration(
-    stored: Callable[[int], str], layout: int
-) -> None:
-    ledger = Ledger(stored(layout))
-    for dataset in ledger.datasets():
-        _require_same(ledger, dataset)
-    ledger.migrate()
-    for dataset in ledger.datasets():
-        _require_same(ledger, dataset)
 
 
 def test_an_outline_reads_few_entries_of_a_long_book(

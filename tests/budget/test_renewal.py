@@ -543,12 +543,12 @@ def test_a_renewal_is_read_as_it_is_written_and_nothing_else_is(
 ) -> None:
     entry = _renewed_book()[-1]
     assert entry.period is not None
-    assert read_entry(3, entry.body(), entry.hash) == entry
+    assert read_entry(entry.body(), entry.hash) == entry
     said = entry.period.exact()
     stated = canonical(said)
     assert stated in entry.body()
     with pytest.raises(UnreadableEntry, match=words):
-        read_entry(3, entry.body().replace(stated, canonical(said | change)))
+        read_entry(entry.body().replace(stated, canonical(said | change)))
 
 
 @pytest.mark.parametrize(
@@ -614,4 +614,4 @@ def test_a_book_agrees_with_a_simple_model(carry: bool, steps: list[tuple[int, i
     assert carry or all(each <= 1 for each in charged.values())
     assert sum(charged.values()) <= len(charged)
     assert flaws(book) == []
-    assert [read_entry(3, entry.body(), entry.hash) for entry in book] == book
+    assert [read_entry(entry.body(), entry.hash) for entry in book] == book

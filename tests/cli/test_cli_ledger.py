@@ -24,8 +24,6 @@ from dpgap.budget.store import Rows
 from dpgap.cli.main import app
 from dpgap.releases.ledger_page import ledger_page
 
-FIXTURES = Path(__file__).parents[1] / "budget" / "fixtures"
-DOCUMENTS = Path(__file__).parents[1] / "releases" / "documents"
 BUDGET = ["--ledger", "budget.db", "--dataset", "sales"]
 ASK = ["sold.csv", "--unit", "who", "--item", "what", "--domain", "items.txt", "-k", "1"]
 WHY = ["--reason", "the board said so"]
@@ -242,21 +240,6 @@ def test_an_allowance_for_somebody_who_never_asked_is_noted_once() -> None:
     assert "note" not in refused.stderr
 
 
-@pytest.mark.parametrize("layout", [1, 2])
-def test_a_ledger_of_an_older_layout_is_shown_but_not_charged_until_it_is_migrated(
-    layout: int,
-) -> None:
-    shutil.copy(FIXTURES / f"layout-{layout}.db", "budget.db")
-    head = json.loads(_run("ledger", "show", *BUDGET, "--json"))["head"]
-    for words in (["top-k", *ASK, "--epsilon", "0.5", *BUDGET], ["ledger", "close", *BUDGET, *WHY]):
-        assert f"has layout {layout}, which is only read: `dpgap ledger mig" in _refusal(*words)
-    assert "'sales' has the third layout now" in _run("ledger", "migrate", "--ledger", "budget.db")
-    assert "already" in _run("ledger", "migrate", "--ledger", "budget.db")
-    assert "intact" in _run("ledger", "verify", *BUDGET, "--head", head)
-    if layout == 1:  # the other one is bound to a table
-        assert CliRunner().invoke(app, ["top-k", *ASK, "--epsilon", "0.5", *BUDGET]).stderr == ""
-
-
 def test_archived_releases_are_listed_and_printed() -> None:
     _create()
     assert _run("ledger", "archive", *BUDGET) == "Nothing is archived yet.\n"
@@ -269,24 +252,9 @@ def test_archived_releases_are_listed_and_printed() -> None:
     assert _run("ledger", "archive", *BUDGET, "--entry", "1") == '{"a": 1}\n'
 
 
-def test_an_archived_document_with_a_float_coin_is_printed_without_it() -> None:
-    said = json.loads((DOCUMENTS / "measured-histogram.json").read_text(encoding="utf-8"))
-    _create()
-    account = Ledger("budget.db").account("sales")
-    charge = account.reserve(Fraction(said["epsilon"]), "top 3")
-    said["made"]["ledger"] = {"dataset": "sales", "entry": 1, "hash": charge.entry.hash}
-    old = json.dumps(said)
-    charge.settle(Fraction(said["epsilon"]), old)
-    printed = _run("ledger", "archive", *BUDGET, "--entry", "1")
-    assert '"coin"' in old
-    assert "coin" not in json.loads(printed)["errors"][0]
-    assert dpgap.read_release(printed).indices.tolist() == dpgap.read_release(old).indices.tolist()
-    assert account.ledger.verify() == []
-
-
 def test_an_export_as_json_can_be_verified_by_anybody_and_as_csv_holds_no_formula() -> None:
-    shutil.copy(FIXTURES / "layout-2.db", "budget.db")
-    Ledger("budget.db").migrate()
+    for name in ("sales", "clinic é"):
+        Ledger("budget.db").create(name, 1)
     Ledger("budget.db").account("sales").of("=cmd()").reserve(Fraction(1, 3), "@SUM(A1)")
     said = json.loads(_run("ledger", "export", *BUDGET))
     previous = ""
@@ -297,7 +265,7 @@ def test_an_export_as_json_can_be_verified_by_anybody_and_as_csv_holds_no_formul
     assert previous == Ledger("budget.db").account("sales").head
     _run("ledger", "export", "--ledger", "budget.db", "--csv", "--out", "book.csv")
     rows = list(csv.DictReader(io.StringIO(Path("book.csv").read_text())))
-    assert {row["dataset"] for row in rows} == {"sales", "clinic é", "empty", "closed"}
+    assert {row["dataset"] for row in rows} == {"sales", "clinic é"}
     assert (rows[-1]["person"], rows[-1]["purpose"]) == ("'=cmd()", "'@SUM(A1)")
     assert (rows[-1]["epsilon"], rows[-1]["exact epsilon"]) == ("0.333333333333", "1/3")
     assert not [cell for row in rows for cell in row.values() if cell.startswith(("=", "+", "@"))]

@@ -107,7 +107,7 @@ def test_what_the_ledger_refuses_the_desk_refuses(
     with desk.program("sue") as sue:
         answer = sue.post(ACT + what, json={**said, "reason": "why"})
         assert answer.status_code == 422, answer.text
-        assert sue.post(ACT + "migrate", json={"reason": "why"}).status_code == 404
+        assert sue.post(ACT + "bind", json={"reason": "why"}).status_code == 404
     assert len(desk.desk.ledger.entries("sales")) == before
 
 

@@ -204,20 +204,6 @@ def test_a_budget_that_the_ledger_has_for_the_table_already_is_seen(tmp_path: Pa
     assert open_desk(read_stewards_file(tmp_path / "desk.toml")).ledger.beside("old") == ["sales"]
 
 
-@pytest.mark.parametrize("layout", [1, 2])
-def test_a_desk_on_a_ledger_of_an_older_layout_asks_for_the_migration(
-    tmp_path: Path, layout: int
-) -> None:
-    data = 'epsilon = 1\nbudget = "of the desk"'
-    file = read_stewards_file(write_file(tmp_path, people={}, shares="{}", data=data))
-    stored = Path(__file__).parents[1] / "budget" / "fixtures" / f"layout-{layout}.db"
-    shutil.copy(stored, file.ledger.removeprefix("sqlite:///"))
-    with pytest.raises(LedgerError, match=rf"has layout {layout}, .* `dpgap ledger migrate`"):
-        open_desk(file)
-    Ledger(file.ledger).migrate()
-    assert open_desk(file).ledger.verify() == []
-
-
 def test_a_desk_that_others_can_reach_needs_names_tokens_and_a_key(tmp_path: Path) -> None:
     opened = open_desk(read_stewards_file(write_file(tmp_path)))
     with pytest.raises(ValueError, match="file must state hosts"):

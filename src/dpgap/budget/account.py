@@ -27,7 +27,6 @@ from dpgap._package import public
 from dpgap.exact.bits import ProcessBound
 from dpgap.exact.parameters import (
     Rational,
-    approximately,
     positive_rational,
     readable,
     readable_down,
@@ -41,12 +40,11 @@ from dpgap.question import chance
 # Charges are whole multiples of one small unit, 1/(10^30 · lcm(1, …, 24)), so that sums keep short
 # denominators however many releases there are. Reserved and settled amounts are rounded *up*, and a
 # new total *down*. So a book never shows less than what was spent. A release itself reports its
-# exact cost. Entries from before this rule hold any fraction: such entries stay, and their books
-# stay usable.
+# exact cost.
 
 
 UNIT = Fraction(1, 10**30 * math.lcm(*range(1, 25)))
-"""All amounts of new entries are whole multiples of this."""
+"""All amounts of entries are whole multiples of this."""
 
 
 def rounded_up(number: Fraction) -> Fraction:
@@ -113,18 +111,6 @@ def granted(epsilon: Rational, delta: Rational) -> Amount:
     if total.epsilon == 0:
         raise ValueError("epsilon must be larger: a total this small rounds down to 0")
     return total
-
-
-def readable_text(value: Fraction) -> str:
-    """The number for programs: exact, or approximate if an old book made it too long to write.
-
-    >>> readable_text(Fraction(7, 10)), readable_text(Fraction(1, 3**10000) + 2)
-    ('7/10', 'about 2')
-    """
-    try:
-        return str(value)
-    except ValueError:
-        return f"about {approximately(value, 17)}"
 
 
 # --------------------------------------------------------------------------------------------------
@@ -217,11 +203,6 @@ class Answered:
     state: str
     document: str | None
     again: bool = False
-
-
-def tells_too_much(document: str) -> bool:
-    """Whether a document may hold a float coin, as dpgap before 0.2.1 wrote it."""
-    return '"coin"' in document
 
 
 class Reservation(Protocol):

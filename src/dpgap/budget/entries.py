@@ -4,17 +4,10 @@ The *body* of an entry is one canonical JSON text with everything that the entry
 *hash* is the SHA-256 of exactly this text: any program can check it. The body holds the hash of
 the entry before, so entries form a chain.
 
-There are three versions of the body. The first, a JSON list, has an ε and a few words. The second,
-an object with sorted keys and no spaces, also has a δ, the person, a request key, a reason and
-whatever its kind needs. The third also says who acted and how the budget is renewed, and has room
-for ranges of dates and other accounting. Entries keep the version in which they were written, and
-their hash, for ever.
-New entries are of the third. An entry of a later version, or of the third with a value that this
-dpgap does not know, is refused: it was made by a later dpgap.
-
->>> entry = read_entry(1, '["sales", 0, "create", null, "1", "1", "0", "0", "", "ann", "2026", ""]')
->>> entry.total, entry.seal()[:8]
-(Fraction(1, 1), '8abbfe33')
+A body is an object with sorted keys and no spaces. It has a version, which is 1, and room for
+ranges of dates and for other accounting. What is written is read for ever, with its hash. An entry
+of a later version, or with a value that this dpgap does not know, is refused: it was made by a
+later dpgap.
 
 >>> from fractions import Fraction
 >>> ann = Author("ann@lab", "2026-01-02", "ann")
@@ -43,12 +36,9 @@ from dpgap.exact.parameters import readable_down, readable_up
 CREATE, RESERVE, SETTLE = "create", "reserve", "settle"
 AGAIN = "again"
 RAISE, LOWER, CLOSE = "raise", "lower", "close"
-ALLOW, WRITE_OFF, BIND, MIGRATE = "allow", "write-off", "bind", "migrate"
+ALLOW, WRITE_OFF, BIND = "allow", "write-off", "bind"
 RENEW, NEW_PERIOD = "renew", "new-period"
 ACCEPT = "accept"
-
-FIRST, SECOND, THIRD = 1, 2, 3
-"""Versions of entries, and layouts of ledgers. Only the third is written."""
 
 _NUMBER = re.compile("-?[0-9]+(/[0-9]+)?")
 
@@ -147,7 +137,6 @@ class Entry:
     at: str
     previous: str
     """The hash of the entry before."""
-    version: int = THIRD
     person: str = ""
     """Whose request it is, or whom it concerns."""
     actor: str = ""
@@ -212,12 +201,10 @@ class Entry:
 
     def body(self) -> str:
         """All of the entry but its hash, as one canonical text."""
-        content: dict[str, Any] = {**_FIXED[self.version]}
-        for stored, name in _STORED[self.version].items():
+        content = dict(_FIXED)
+        for name in _STORED:
             value = getattr(self, name)
-            content[stored] = value.exact() if isinstance(value, Amount | Renewal) else value
-        if self.version == FIRST:
-            return json.dumps([it[0] if isinstance(it, list) else it for it in content.values()])
+            content[name] = value.exact() if isinstance(value, Amount | Renewal) else value
         return canonical(content)
 
     def seal(self) -> str:
@@ -229,20 +216,17 @@ class Entry:
         return replace(self, hash=self.seal())
 
 
-_TYPES: dict[str, Any] = {each.name: each.type for each in fields(Entry)} | {"extra": dict}
-_NAMES = [name for name in _TYPES if name != "hash"]
-_NEW_NAMES = {"actor", "archived", "period"}
-_OLD_NAMES = {"reservation": "about", "person_spent": "own", "extra": "more"}
-_STORED = {
-    FIRST: {name: name for name in _NAMES[: _NAMES.index("version")]},
-    SECOND: {_OLD_NAMES.get(name, name): name for name in _NAMES if name not in _NEW_NAMES},
-    THIRD: {name: name for name in _NAMES},
-}
-"""The fields of an entry of each version, by their names in its body."""
+_TYPES: dict[str, Any] = {entry_field.name: entry_field.type for entry_field in fields(Entry)}
+_TYPES["extra"] = dict
+_STORED = [name for name in _TYPES if name != "hash"]
 _AMOUNTS = ("charge", "granted", "used", "held", "person_spent", "allowance")
-_OF_THE_THIRD = {"range": None, "accounting": "pure", "currency": "epsilon-delta"}
-_FIXED: dict[int, dict[str, Any]] = {FIRST: {}, SECOND: {}, THIRD: _OF_THE_THIRD}
-"""Fixed fields in the body of each version. Another value was written by a later dpgap."""
+_FIXED: dict[str, Any] = {
+    "version": 1,
+    "range": None,
+    "accounting": "pure",
+    "currency": "epsilon-delta",
+}
+"""Values that are the same in every body. Another one was written by a later dpgap."""
 
 
 canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
@@ -259,37 +243,26 @@ def is_head(text: object) -> bool:
     return isinstance(text, str) and re.fullmatch("[0-9a-f]{64}", text) is not None
 
 
-def read_entry(version: int, body: str, hash: str = "") -> Entry:
+def read_entry(body: str, hash: str = "") -> Entry:
     """The entry that a body states, or `UnreadableEntry`."""
-    if version not in _STORED:
-        raise UnreadableEntry(
-            f"was made by a later dpgap, as version {version}: update dpgap to read it"
-        )
-    stored, fixed = _STORED[version], _FIXED[version]
     try:
         content = json.loads(body)
-        if (json.dumps(content) if version == FIRST else canonical(content)) != body:
+        if canonical(content) != body:
             raise ValueError
-        if version == FIRST:
-            said = dict(zip(stored, content, strict=True)) | {"version": FIRST}
-            said |= {name: [said[name], "0"] for name in _AMOUNTS if name in said}
-        elif content.keys() == stored.keys() | fixed.keys():
-            said = {name: content[it] for it, name in stored.items()}
-        else:
-            raise ValueError
-        if (period := said.get("period")) is not None:
-            said["period"] = _read_renewal(period)
-        for name in fixed:
-            if content[name] != fixed[name]:
+        for name, value in _FIXED.items():
+            if content[name] != value:
                 raise UnreadableEntry(_OF_LATER.format(name))
-        for name, value in said.items():
+        values = {name: content.pop(name) for name in _STORED}
+        if content.keys() != _FIXED.keys():
+            raise ValueError
+        if values["period"] is not None:
+            values["period"] = _read_renewal(values["period"])
+        for name, value in values.items():
             if name in _AMOUNTS and value is not None:
-                said[name] = _read_amount(*value)
-            if not isinstance(said[name], _TYPES[name]):
+                values[name] = _read_amount(*value)
+            if not isinstance(values[name], _TYPES[name]):
                 raise TypeError
-        if said["version"] != version:
-            raise TypeError
-        return Entry(**said, hash=hash)
+        return Entry(**values, hash=hash)
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
         raise UnreadableEntry("was edited: it cannot be read") from None
 
@@ -378,14 +351,10 @@ class Balance(NamedTuple):
 
 
 def opening(
-    dataset: str,
-    total: Amount,
-    author: Author,
-    extra: Mapping[str, Any] | None = None,
-    version: int = THIRD,
+    dataset: str, total: Amount, author: Author, extra: Mapping[str, Any] | None = None
 ) -> Entry:
     """The first entry of a book; "facts" in `extra` state the table that it is for."""
-    stated: dict[str, Any] = {"version": version, "extra": extra or {}, **author._asdict()}
+    stated: dict[str, Any] = {"extra": extra or {}, **author._asdict()}
     stated["bound"] = 0 if "facts" in stated["extra"] else None
     amounts = total, total, NOTHING, NOTHING
     return Entry(dataset, 0, CREATE, None, *amounts, purpose="", previous="", **stated).sealed()
@@ -572,16 +541,6 @@ def _accept(balance: Balance, asked: Entry) -> dict[str, Any]:
     return {"used": used, "granted": Amount(epsilon, max(last.granted.delta, gone.delta))}
 
 
-def _migrate(balance: Balance, asked: Entry) -> dict[str, Any]:
-    """Change to a later version of entries.
-
-    `archived` is the number of characters in all documents that were archived before.
-    """
-    if not balance.last.version < asked.version:
-        raise ValueError("only a book of an older version is migrated")
-    return {"extra": {"from": balance.last.version}}
-
-
 class Kind(NamedTuple):
     """What is stated for an entry of a kind, and the rule that says what it changes or refuses."""
 
@@ -594,7 +553,6 @@ _KINDS = {
     SETTLE: Kind(("charge", "extra"), _settle),
     WRITE_OFF: Kind((), _settle),
     AGAIN: Kind(("purpose", "key", "extra"), _again),
-    MIGRATE: Kind(("version", "archived"), _migrate),
     RAISE: Kind(("charge",), _set_total),
     LOWER: Kind(("charge",), _set_total),
     CLOSE: Kind((), _close),
@@ -605,8 +563,6 @@ _KINDS = {
     NEW_PERIOD: Kind((), _new_period),
     ACCEPT: Kind(("charge", "extra"), _accept),
 }
-_FIRST_KINDS = (RESERVE, SETTLE, WRITE_OFF, MIGRATE)
-"""The kinds that can follow an entry of the first version."""
 
 
 def flaws(book: Iterable[Entry]) -> list[str]:
@@ -695,9 +651,7 @@ class _Replay:
     def _made_again(self, entry: Entry) -> Entry:
         author, last = Author(*(getattr(entry, name) for name in Author._fields)), self.last
         if last is None:
-            return opening(entry.dataset, entry.granted, author, entry.extra, entry.version)
-        if last.version == FIRST and entry.kind not in _FIRST_KINDS:
-            raise ValueError("the first version knew no such entries")
+            return opening(entry.dataset, entry.granted, author, entry.extra)
         mine, ended = self.people.get(entry.person), entry.reservation
         if mine is None and self.first and entry.person:  # in a part of a book: what it must be
             added = entry.charge if entry.kind == RESERVE else NOTHING

@@ -34,7 +34,6 @@ from dpgap.budget.account import (
     Request,
     granted,
     rounded_up,
-    tells_too_much,
 )
 from dpgap.budget.entries import Author, Balance, Entry, UnreadableEntry
 from dpgap.budget.entries import LedgerError as LedgerError
@@ -201,43 +200,23 @@ class Ledger:
     ) -> str:
         """One book, or all of them, as JSON that `verify_export` reads without the ledger.
 
-        Each entry has its version, its body as it was hashed, and the hash of exactly this text.
-        `since` and `until` are days, as in `entries`. With `documents`, the released documents are
-        included, except those of dpgap before 0.2.1 that reveal too much (a float coin).
+        Each entry has its body as it was hashed, and the hash of exactly this text. `since` and
+        `until` are days, as in `entries`. With `documents`, the released documents are included.
         """
         names = self.datasets() if dataset is None else [self.account(dataset).dataset]
         books = {name: self.entries(name, since=since, until=until) for name in names}
         said = {"dpgap": "ledger", "format": _FORMAT, "since": since, "until": until}
         said["entries"] = [
-            {"version": entry.version, "body": entry.body(), "hash": entry.hash}
-            for book in books.values()
-            for entry in book
+            {"body": entry.body(), "hash": entry.hash} for book in books.values() for entry in book
         ]
         if documents:
-            kept = [
+            said["documents"] = [
                 {"dataset": name, **it._asdict()}
                 for name, book in books.items()
                 for it in requests.documents_of(self._store, name, book[0].number if book else 0)
                 if book and it.number <= book[-1].number
             ]
-            said["documents"] = [it for it in kept if not tells_too_much(it["document"])]
-            said["left_out"] = [
-                [it["dataset"], it["number"]] for it in kept if tells_too_much(it["document"])
-            ]
         return json.dumps(said, indent=1) + "\n"
-
-    def migrate(self) -> list[str]:
-        """Convert an older ledger to the third layout, for good; return its data sets.
-
-        It happens in one transaction. Every entry keeps its hash, so heads that were noted before
-        stay valid. Programs with an older dpgap cannot use the ledger any more.
-        """
-        return [entry.dataset for entry in self._store.migrate(self._author(""))]
-
-    def require_current(self) -> None:
-        """Raise `LedgerError` if the ledger has an older layout, which is only read."""
-        with self._store.reading() as rows:
-            rows.require_current()
 
     def __repr__(self) -> str:
         return f"Ledger({self._store.where})"
@@ -298,8 +277,8 @@ def _range(rows: Rows, dataset: str, since: str | None, until: str | None) -> tu
     return first, max(first, end)
 
 
-_FORMAT = 2
-"""The format of exports. Format 1 had no number, no documents, and only whole books."""
+_FORMAT = 1
+"""The format of exports. What is written is read for ever; a later format is refused."""
 _ORPHAN = "entry {} is missing, though its document is there"
 _COVERED = "Data sets in the file: {}. Days: {}. No file shows whether others were taken out"
 _NO_SUMS = (
@@ -323,26 +302,32 @@ def _missing(heads: list[str], book: list[Entry]) -> list[str]:
     return [head for head in heads if head not in known]
 
 
+class _LaterFormat(Exception):  # noqa: N818 - it says what the file has
+    pass
+
+
 def verify_export(text: str, *, head: str | Iterable[str] = ()) -> tuple[list[str], list[str]]:
     """Two lists: all flaws of an export, and what cannot be checked by the export alone."""
     try:
         said = json.loads(text)
-        if said["dpgap"] != "ledger" or not isinstance(said.get("format", 1), int):
+        if said["dpgap"] != "ledger" or type(said["format"]) is not int or said["format"] < 1:
             raise ValueError
-        rows = [(it["version"], it["body"], it["hash"]) for it in said["entries"]]
+        if said["format"] > _FORMAT:
+            raise _LaterFormat
+        rows = [(it["body"], it["hash"]) for it in said["entries"]]
         kept = [(it.pop("dataset"), Document(**it)) for it in said.get("documents", [])]
-        left_out = [(str(name), int(number)) for name, number in said.get("left_out", [])]
         stated = {"from": said.get("since"), "before": said.get("until")}
         days = {word: requests.require_day(word, day) for word, day in stated.items() if day}
-        typed = [*rows, *((it.number, name, name) for name, it in kept)]
-        if {tuple(map(type, it)) for it in typed} - {(int, str, str)}:
+        if any(type(text) is not str for row in rows for text in row):
             raise ValueError
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise ValueError("the file was damaged or edited after export, or is no export") from None
-    if said.get("format", 1) > _FORMAT:
+        if any(type(name) is not str or type(it.number) is not int for name, it in kept):
+            raise ValueError
+    except _LaterFormat:
         raise ValueError(
             f"the file has format {said['format']}, which a later dpgap wrote: update dpgap"
-        )
+        ) from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise ValueError("the file was damaged or edited after export, or is no export") from None
     found: list[str] = []
     books: dict[str, list[Entry]] = {name: [] for name, _ in kept}
     for place, row in enumerate(rows, 1):
@@ -365,11 +350,7 @@ def verify_export(text: str, *, head: str | Iterable[str] = ()) -> tuple[list[st
         numbers = {entry.number for entry in book}
         wrong += [_ORPHAN.format(it.number) for it in own if it.number not in numbers]
         if "documents" in said:
-            absent = [number for dataset, number in left_out if dataset == name]
-            wrong += requests.edited_documents(own, book, absent)
-            if absent:
-                listed = ", ".join(map(str, absent))
-                notes.append(f"{name}: the documents of these entries were left out: {listed}")
+            wrong += requests.edited_documents(own, book)
         elif any("document" in entry.extra for entry in book):
             notes.append(f"{name}: the file has no documents, so they were not checked")
         found += [f"{name}: {flaw}" for flaw in wrong]
@@ -610,8 +591,8 @@ class LedgerReservation:
         ledger, reservation = self.ledger, self.entry
         name, person, reserved = reservation.dataset, reservation.person, reservation.charge
         spent = Fraction(epsilon)
-        if 0 <= spent <= reserved.epsilon:  # which may lie below a multiple in an old book
-            spent = min(rounded_up(spent), reserved.epsilon)
+        if spent > 0:
+            spent = rounded_up(spent)
         with ledger._store.writing(name) as rows:
             balance, found = ledger._balance(rows, name, person, number=reservation.number)
             if reservation.hash not in (each.hash for each in found):

@@ -29,7 +29,7 @@ from dpgap.question import Neighbours
 # Names of data sets in a ledger: each means one budget, to people as well as to the computer.
 #
 # A person takes "sales" and "Sales " for one data set, and would grant its ε twice. So no budget is
-# opened under a name that looks like one in use. Older budgets with such names stay usable.
+# opened under a name that looks like one in use.
 
 
 _LONGEST = 200
@@ -135,7 +135,7 @@ def require_no_leap(rows: Rows, last: Entry, at: str) -> None:
 def _days(earlier: str, later: str) -> int:
     try:
         return (date.fromisoformat(later[:10]) - date.fromisoformat(earlier[:10])).days
-    except ValueError:  # a book of an older version may hold any text
+    except ValueError:  # an edited book may hold any text
         return _PAUSE
 
 
@@ -393,16 +393,14 @@ def documents_of(store: Store, dataset: str, first: int = 0) -> Iterator[Documen
         yield from several
 
 
-def edited_documents(
-    documents: Iterable[Document], book: list[Entry], left_out: Iterable[int] = ()
-) -> list[str]:
+def edited_documents(documents: Iterable[Document], book: list[Entry]) -> list[str]:
     """The flaws of documents: edited, moved to another entry, or removed.
 
     Documents that are newer than the book are left out. If the reservation came before the book's
     first entry, only the document's hash is compared.
     """
     by_number = {entry.number: entry for entry in book}
-    archived = {entry.number for entry in book if "document" in entry.extra} - {*left_out}
+    archived = {entry.number for entry in book if "document" in entry.extra}
     found: list[str] = []
     for kept in documents:
         archived.discard(kept.number)
@@ -437,8 +435,8 @@ def _matches(kept: Document, settlement: Entry, reservation: Entry | None) -> bo
         return (
             said["made"]["ledger"] == reference_of(reservation)
             and said.get("question", {}).get("identity") == identity
-            and charged in (most, rounded_up(most))
-            and settlement.charge.epsilon in (spent, min(rounded_up(spent), charged))
+            and charged == rounded_up(most)
+            and settlement.charge.epsilon == rounded_up(spent)
             and read_number(said["delta"]) <= reservation.charge.delta
         )
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):

@@ -135,7 +135,7 @@ class Steward:
         with self._acting(reason, reservation.person) as (rows, balance, author):
             if ended := rows.entry(self.dataset, reservation=number):
                 is_settled = ended.kind == entries.SETTLE
-                how = "settled" if is_settled else f"written off by {ended.actor or ended.who!r}"
+                how = "settled" if is_settled else f"written off by {ended.actor!r}"
                 raise ValueError(
                     f"reservation {number} of data set {self.dataset!r} was {how} already, as "
                     f"entry {ended.number}: nothing was changed, and it needs no write-off"

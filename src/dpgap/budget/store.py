@@ -1,14 +1,9 @@
 """Where a ledger is kept: its tables in a database, and the transactions that touch them.
 
-There are three layouts (schemas). In the first, an entry is a row with a column for each of its
-values. Since the second, an entry is a row with its body; other columns exist only for values that
-the database looks up or keeps unique. Documents have their own table, and the table `dpgap_layout`
-has the number of the layout. The third looks up more values. Only the third is written. A ledger of
-an older layout is read, verified and migrated; every other use asks for the migration. A later
-layout is refused: every later layout will keep `dpgap_layout`, so it is recognised.
-
-In all layouts the entries are in `dpgap_entries`. So a dpgap that knows only older layouts fails on
-a ledger that was migrated, and cannot open a second budget beside it.
+An entry is a row with its body; other columns exist only for values that the database looks up or
+keeps unique. Documents have their own table. The table `dpgap_layout` has the number of the layout
+(the schema), which is 1. A later layout is refused: it will keep `dpgap_layout`, so it is
+recognised.
 
 >>> read_url("sqlite:////srv/budget.db").file
 PosixPath('/srv/budget.db')
@@ -16,7 +11,6 @@ PosixPath('/srv/budget.db')
 'postgresql+psycopg://ann:***@host/db'
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,7 +26,7 @@ from sqlalchemy.pool import NullPool
 
 from dpgap._package import how_to_get
 from dpgap.budget import entries
-from dpgap.budget.entries import FIRST, SECOND, THIRD, Balance, Entry, LedgerError, UnreadableEntry
+from dpgap.budget.entries import Entry, LedgerError, UnreadableEntry
 
 # --------------------------------------------------------------------------------------------------
 # The address of a ledger: how users write it, and the URL for the database engine.
@@ -142,9 +136,8 @@ _TROUBLES = {
     "statement timeout": "did not finish a statement in time",
     "is silent|timed out|idle-in-transaction": "is silent: its network or its server stopped",
     "not a database|malformed": "is damaged or no ledger at all",
-    "column": "got another layout in the meantime",
+    "column": "has another layout than this dpgap knows",
     "unable to open": "cannot be opened: permission denied, or it is no file",
-    "depend on it": "has tables that views of yours depend on: drop those views first",
     "permission denied": "does not let you do this",
     "translate host|resolve": "cannot be reached: its host is not known",
     "connection refused": "cannot be reached: no server answers at its host and port",
@@ -165,7 +158,7 @@ def trouble(error: SQLAlchemyError) -> str:
 
 
 _ALL = 0x6470676170
-"""A lock in PostgreSQL: exclusive to create or migrate budgets, shared for other writers."""
+"""A lock in PostgreSQL: exclusive to create budgets, shared for other writers."""
 _ONE = 0x64706761
 """A lock for each data set, with a hash of its name: one process at a time writes to it."""
 
@@ -174,6 +167,9 @@ MOST = (1 << 31) - 1
 _CHANGE_TOTALS = (entries.RAISE, entries.LOWER, entries.ACCEPT)
 _SPREAD = 200
 """About how many entries of a book an outline has."""
+
+_CURRENT = 1
+"""The layout that this dpgap reads and writes."""
 
 _TABLES = sql.MetaData()
 
@@ -191,7 +187,6 @@ _ENTRIES = sql.Table(
     _TABLES,
     _text("dataset", primary_key=True),
     _count("number", primary_key=True),
-    _count("version", nullable=False),
     _text("kind"),
     _text("person"),
     _text("at"),
@@ -218,23 +213,6 @@ _DOCUMENTS = sql.Table(
     sql.Index("dpgap_documents_of_a_question", "dataset", "identity", "number"),
 )
 _LAYOUT = sql.Table("dpgap_layout", _TABLES, _count("layout", primary_key=True))
-
-
-def _older(columns: str) -> sql.Table:
-    """The entries of an older layout, which are only read. They call a reservation `about`."""
-    counts = _count("number"), _count("version"), _count("about", key="reservation")
-    known = {column.name: column for column in counts}
-    made = [known.get(name, _text(name)) for name in columns.split()]
-    return sql.Table(_ENTRIES.name, sql.MetaData(), *made)
-
-
-_OLDER = {
-    FIRST: _older(
-        "dataset number kind about epsilon total spent reserved purpose who at previous hash"
-    ),
-    SECOND: _older("dataset number version kind person about key body hash"),
-}
-_NO_DOCUMENTS = sql.select(*(sql.cast(sql.null(), it.type).label(it.name) for it in _DOCUMENTS.c))
 
 
 class Document(NamedTuple):
@@ -278,23 +256,11 @@ class Rows:
 
     def __init__(self, store: "Store", connection: sql.Connection) -> None:
         self.connection, self.where = connection, store.where
-        self.layout = store.layout(connection) or THIRD
-        self._table = _OLDER.get(self.layout, _ENTRIES)
-        # The first layout has no documents: a table without rows stands for them.
-        nothing = _NO_DOCUMENTS.where(sql.false()).subquery()
-        self._documents = nothing if self.layout == FIRST else _DOCUMENTS
-
-    def require_current(self) -> None:
-        """Raise an error if the layout is an older one, which is not written."""
-        if self.layout != THIRD:
-            raise LedgerError(
-                f"the ledger {self.where} has layout {self.layout}, which is only read: "
-                f"`dpgap ledger migrate` gives it layout {THIRD}. Nothing was changed or charged"
-            )
+        store.is_made(connection)  # a later layout is refused
 
     def datasets(self) -> list[str]:
         """The names of all data sets."""
-        column = self._table.c.dataset
+        column = _ENTRIES.c.dataset
         return list(self.connection.scalars(sql.select(column).distinct().order_by(column)))
 
     def book(
@@ -309,7 +275,7 @@ class Rows:
 
         `kind` selects entries of some kinds; `reservation`, those that end some reservations.
         """
-        entry = self._table.c
+        entry = _ENTRIES.c
         found = self._of(dataset, entry.number >= first, entry.number < min(before, MOST))
         if last is not None:  # else the order is ours: for it, SQLite would look at every entry
             found = found.order_by(entry.number.desc()).limit(last)
@@ -323,9 +289,8 @@ class Rows:
         With an `identity` (a hash), also the last reservation for this question. They come in the
         order of their numbers, from one query.
         """
-        known = self._table.c  # older layouts lack some
-        given = {it: wanted[it] for it in wanted if it in known and wanted[it] not in (None, "")}
-        return self._read(_finding(self.layout, tuple(given)), {"dataset": dataset, **given})
+        given = {name: value for name, value in wanted.items() if value not in (None, "")}
+        return self._read(_finding(tuple(given)), {"dataset": dataset, **given})
 
     def keyed(self, dataset: str, key: str) -> Entry | None:
         """The entry with a key."""
@@ -353,15 +318,14 @@ class Rows:
         The first entry of this time or later ends them. Entries after it may have earlier times: a
         settlement has the time of its charge.
         """
-        self.require_current()  # older layouts know no times
-        first = sql.func.min(self._table.c.number)
-        later = self._of(dataset, self._table.c.at >= time).with_only_columns(first)
+        first = sql.func.min(_ENTRIES.c.number)
+        later = self._of(dataset, _ENTRIES.c.at >= time).with_only_columns(first)
         found = self.connection.scalar(later)
         return self.require(dataset)[-1].number + 1 if found is None else int(found)
 
     def waiting(self, dataset: str, end: int = MOST) -> list[Entry]:
         """The reservations before a number that nothing before it ended, oldest first."""
-        entry, ending = self._table.c, self._table.alias().c
+        entry, ending = _ENTRIES.c, _ENTRIES.alias().c
         ended = sql.exists().where(
             ending.dataset == dataset, ending.reservation == entry.number, ending.number < end
         )
@@ -370,7 +334,7 @@ class Rows:
 
     def outline(self, dataset: str, first: int = 0, end: int = MOST) -> Outline:
         """The part of a book that a page shows, however long the book: from `first` up to `end`."""
-        entry, last = self._table.c, self.book(dataset, 1, end)[-1]
+        entry, last = _ENTRIES.c, self.book(dataset, 1, end)[-1]
         settled = self._of(dataset, entry.kind == entries.SETTLE, entry.number < end)
         waiting = self.waiting(dataset, end)
         spread = {*range(first, last.number, max(0, last.number - first) // _SPREAD + 1), 0}
@@ -405,7 +369,7 @@ class Rows:
 
     def _charged_before(self, last: Entry, waiting: list[Entry]) -> Fraction:
         """What was charged before the current period."""
-        entry, first = self._table.c, self.period_start(last)
+        entry, first = _ENTRIES.c, self.period_start(last)
         later = (entry.number >= first, entry.number <= last.number)
         ended = self._read(self._of(last.dataset, entry.reservation < first, *later))
         ended += [it for it in waiting if it.number < first]
@@ -438,9 +402,7 @@ class Rows:
 
     def people(self, dataset: str, end: int = MOST) -> list[Entry]:
         """The last entry of each person before a number, by their names."""
-        entry = self._table.c
-        if "person" not in entry:
-            return []
+        entry = _ENTRIES.c
         named = self._of(dataset, entry.person != "", entry.number < end).group_by(entry.person)
         newest = named.with_only_columns(sql.func.max(entry.number))
         found = self._read(self._of(dataset, entry.number.in_(newest)))
@@ -461,7 +423,7 @@ class Rows:
         """
         row = _row(entry, entry.body())
         try:
-            entries.read_entry(entry.version, row["body"], entry.hash)
+            entries.read_entry(row["body"], entry.hash)
         except UnreadableEntry:
             raise TypeError(
                 "nothing was written to the ledger, because it could not be read back: persons, "
@@ -478,7 +440,7 @@ class Rows:
 
         It must have been reserved by the entry `first` or a later one.
         """
-        number, entry = self._documents.c.number, self._table.c
+        number, entry = _DOCUMENTS.c.number, _ENTRIES.c
         found = self._kept(dataset).filter_by(**wanted).order_by(number.desc())
         if first:
             settled = self._of(dataset, entry.reservation >= first)
@@ -488,13 +450,13 @@ class Rows:
 
     def documents(self, dataset: str, after: int, most: int) -> list[Document]:
         """The next few documents of a data set after an entry, oldest first."""
-        number = self._documents.c.number
+        number = _DOCUMENTS.c.number
         found = self._kept(dataset).where(number > after).order_by(number).limit(most)
         return [Document(*row[1:]) for row in self.connection.execute(found)]
 
     def orphans(self, dataset: str | None = None) -> list[tuple[str, int]]:
         """The data sets and numbers of documents that have no entry: all, or of one data set."""
-        document, entry = self._documents.c, self._table.c
+        document, entry = _DOCUMENTS.c, _ENTRIES.c
         kept = sql.select(document.dataset, document.number)
         alone = kept.except_(sql.select(entry.dataset, entry.number))
         found = sorted(self.connection.execute(alone))
@@ -502,12 +464,12 @@ class Rows:
 
     def archived(self, dataset: str) -> int:
         """How many characters the documents of a data set have, added up."""
-        added = sql.func.sum(sql.func.length(self._documents.c.document))
+        added = sql.func.sum(sql.func.length(_DOCUMENTS.c.document))
         return self.connection.scalar(self._kept(dataset).with_only_columns(added)) or 0
 
     def usage(self, dataset: str, person: str, since: str, until: str) -> tuple[int, int, int]:
         """A person's charged and free requests, and archived characters, between two times."""
-        entry = self._table.c
+        entry = _ENTRIES.c
         found = self._of(dataset, entry.person == person, entry.at >= since, entry.at < until)
         charged = sql.func.count(sql.case((entry.kind == entries.RESERVE, 1)))
         free = sql.func.count(sql.case((entry.kind == entries.AGAIN, 1)))
@@ -529,13 +491,13 @@ class Rows:
         return in_utc.isoformat(timespec="microseconds")
 
     def _read(self, found: sql.Select[Any], given: dict[str, Any] | None = None) -> list[Entry]:
-        return [_entry(row, self.layout) for row in self.connection.execute(found, given)]
+        return [_entry(row) for row in self.connection.execute(found, given)]
 
     def _kept(self, dataset: str) -> sql.Select[Any]:
-        return sql.select(self._documents).where(self._documents.c.dataset == dataset)
+        return sql.select(_DOCUMENTS).where(_DOCUMENTS.c.dataset == dataset)
 
     def _of(self, dataset: str, *conditions: Any) -> sql.Select[Any]:
-        return sql.select(self._table).where(self._table.c.dataset == dataset, *conditions)
+        return sql.select(_ENTRIES).where(_ENTRIES.c.dataset == dataset, *conditions)
 
 
 class Store:
@@ -556,20 +518,13 @@ class Store:
                 raise LedgerError(f"there is no folder for the ledger {self.where}")
             return False
         with self._reached(), self.engine.connect() as connection:
-            return self.layout(connection) is not None
+            return self.is_made(connection)
 
     @contextmanager
     def reading(self) -> Iterator[Rows]:
         """A transaction that only reads."""
         with self._reached(), self.engine.connect() as connection:
             yield Rows(self, connection)
-
-    @contextmanager
-    def writing(self, dataset: str | None) -> Iterator[Rows]:
-        """A transaction that no other writer to this data set can overlap; None: none at all."""
-        with self._locking(dataset) as rows:
-            rows.require_current()
-            yield rows
 
     def require_writable(self) -> None:
         """Write an entry and take it back, or raise an error that says why it cannot be done."""
@@ -591,20 +546,14 @@ class Store:
                 raise LedgerError(f"the ledger file cannot be made: {error.strerror}") from None
         with self.writing(None) as rows:
             # Nobody notes a layout that may be rolled back.
-            if self.layout(rows.connection) is None:
-                _make_tables(rows.connection)
+            if not self.is_made(rows.connection):
+                _TABLES.create_all(rows.connection)
+                rows.connection.execute(_LAYOUT.insert().values(layout=_CURRENT))
             yield rows
 
-    def migrate(self, author: entries.Author) -> list[Entry]:
-        """Give every book the third layout, in one transaction; return the entries about it."""
-        with self._locking(None) as rows:
-            if self.layout(rows.connection) is None:
-                raise LedgerError(f"there is no ledger at {self.where}, so nothing to migrate")
-            return [] if rows.layout == THIRD else _migrate(rows, author)
-
     @contextmanager
-    def _locking(self, dataset: str | None) -> Iterator[Rows]:
-        """A transaction that is the only writer to a data set, or to the ledger; any layout."""
+    def writing(self, dataset: str | None) -> Iterator[Rows]:
+        """A transaction that no other writer to this data set can overlap; None: none at all."""
         writer = self.engine.execution_options(dpgap_begin="BEGIN IMMEDIATE")
         with self._reached(_UNCHANGED), writer.connect() as connection:
             transaction = connection.begin()
@@ -623,21 +572,20 @@ class Store:
                 with self._reached(_UNCHANGED if self._file else _UNSURE):
                     transaction.commit()
 
-    def layout(self, connection: sql.Connection) -> int | None:
-        """Which layout the ledger has; None if there is no ledger yet."""
+    def is_made(self, connection: sql.Connection) -> bool:
+        """Whether the tables of a ledger are there; an error if they have a later layout."""
         if self._is_current:  # it never goes back
-            return THIRD
-        known = sql.inspect(connection)
-        if not known.has_table(_LAYOUT.name):
-            return FIRST if known.has_table(_ENTRIES.name) else None
+            return True
+        if not sql.inspect(connection).has_table(_LAYOUT.name):
+            return False
         layout = connection.scalar(sql.select(sql.func.max(_LAYOUT.c.layout)))
-        if layout not in (SECOND, THIRD):
+        if layout != _CURRENT:
             raise LedgerError(
                 f"the ledger {self.where} has layout {layout}, which a later dpgap made: this one "
-                f"knows layouts {FIRST} to {THIRD}. Nothing was changed; update dpgap to use it"
+                f"knows layout {_CURRENT}. Nothing was changed; update dpgap to use it"
             )
-        self._is_current = layout == THIRD
-        return int(layout)
+        self._is_current = True
+        return True
 
     @contextmanager
     def _reached(self, then: str = "") -> Iterator[None]:
@@ -659,50 +607,19 @@ class Store:
             raise LedgerError(f"the ledger {self.where} {why}{then}", why) from None
 
 
-def _make_tables(connection: sql.Connection) -> None:
-    """Make the tables that are not there, and say which layout they have."""
-    _TABLES.create_all(connection)
-    connection.execute(_LAYOUT.delete())
-    connection.execute(_LAYOUT.insert().values(layout=THIRD))
-
-
-def _migrate(rows: Rows, author: entries.Author) -> list[Entry]:
-    """Copy every entry as it is, with its hash; then say in each book that it was migrated."""
-    connection = rows.connection
-    if connection.dialect.name == "postgresql":
-        # Between two statements every book is checked, which may take long.
-        connection.execute(sql.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
-        connection.execute(sql.text("LOCK TABLE dpgap_entries IN ACCESS EXCLUSIVE MODE"))
-        # dpgap before 0.3 could make roles that work through views of the tables.
-        connection.execute(sql.text("DROP SCHEMA IF EXISTS dpgap_spender CASCADE"))
-    books = [rows.book(name) for name in rows.datasets()]
-    for book in books:
-        if found := entries.flaws(book):
-            raise LedgerError(f"{book[0].dataset}: {found[0]}. Such a ledger is not migrated")
-    _OLDER[rows.layout].drop(connection)
-    _make_tables(connection)
-    said = []
-    for book in books:
-        last, archived = Balance(book[-1]), rows.archived(book[-1].dataset)
-        said.append(
-            entries.following(last, entries.MIGRATE, author, version=THIRD, archived=archived)
-        )
-        connection.execute(_ENTRIES.insert(), [_row(it, it.body()) for it in (*book, said[-1])])
-    return said
-
-
 @lru_cache(maxsize=64)  # building a statement takes longer than executing it
-def _finding(layout: int, names: tuple[str, ...]) -> sql.Select[Any]:
+def _finding(names: tuple[str, ...]) -> sql.Select[Any]:
     """The statement of `Rows.find` that looks up these names."""
-    table = _OLDER.get(layout, _ENTRIES)
-    entry = table.c
+    entry = _ENTRIES.c
     given: dict[str, Any] = {name: sql.bindparam(name) for name in ("dataset", *names)}
     newest = sql.select(sql.func.max(entry.number)).where(entry.dataset == given["dataset"])
     looked_up = [newest.where(entry[it] == given[it]) for it in names if it != "number"]
     # A list of numbers: with OR, SQLite would look at every entry.
     numbers = [each.scalar_subquery() for each in (newest, *looked_up)]
     found = entry.number.in_([*numbers, *([given["number"]] if "number" in given else [])])
-    return sql.select(table).where(entry.dataset == given["dataset"], found).order_by(entry.number)
+    return (
+        sql.select(_ENTRIES).where(entry.dataset == given["dataset"], found).order_by(entry.number)
+    )
 
 
 def _row(entry: Entry, body: str) -> dict[str, Any]:
@@ -711,12 +628,10 @@ def _row(entry: Entry, body: str) -> dict[str, Any]:
     return {it: getattr(entry, it, entry.extra.get(it)) for it in names} | {"body": body}
 
 
-def _entry(row: sql.Row[Any], layout: int) -> Entry:
-    """The entry of a row. In the first layout, the columns together are the body."""
+def _entry(row: sql.Row[Any]) -> Entry:
+    """The entry of a row."""
     try:
-        if layout == FIRST:
-            return entries.read_entry(FIRST, json.dumps(list(row)[:-1]), row.hash)
-        entry = entries.read_entry(row.version, row.body, row.hash)
+        entry = entries.read_entry(row.body, row.hash)
         copies = _row(entry, row.body)
         if any(copies.get(name, said) != said for name, said in row._mapping.items()):
             raise UnreadableEntry("was edited: its columns do not say what its body says")

@@ -32,7 +32,6 @@ _NUMBERS = ("epsilon", "delta", "total", "spent", "reserved", "remaining")
 
 def to_csv(books: "list[list[Entry]]") -> str:
     """CSV with a row for each entry: decimals for people, and the exact charge; no formulas."""
-    from dpgap.budget.account import readable_text
     from dpgap.exact.parameters import approximately
 
     out = io.StringIO()
@@ -41,7 +40,7 @@ def to_csv(books: "list[list[Entry]]") -> str:
     for entry in (each for book in books for each in book):
         row = [in_a_cell(getattr(entry, name)) for name in _TEXTS]
         row += [approximately(getattr(entry, name), 12) for name in _NUMBERS]
-        writer.writerow([*row, in_a_cell(readable_text(entry.epsilon)), entry.hash])
+        writer.writerow([*row, in_a_cell(str(entry.epsilon)), entry.hash])
     return out.getvalue()
 
 
@@ -178,8 +177,6 @@ def show(
     json: JSON = False,
 ) -> None:
     """Print open reservations, totals, the last entries, and the head: note it elsewhere."""
-    from dpgap.budget.account import readable_text
-
     store = _opened(ledger)
     stewards = list(map(store.steward, store.datasets() if dataset is None else [dataset]))
     few = None if all or json else _FEW
@@ -202,12 +199,12 @@ def show(
         more: dict[str, Any] = {"people": people, "beside": store.beside(now.dataset)}
         more["open"] = [
             {name: getattr(it, name) for name in ("number", "at", "person", "purpose", "key")}
-            | {"epsilon": readable_text(it.epsilon)}
+            | {"epsilon": str(it.epsilon)}
             for it in steward.stale()
         ]
         if period is not None:
             amounts = period._asdict().items()
-            more["period"] = {name: readable_text(amount) for name, amount in amounts}
+            more["period"] = {name: str(amount) for name, amount in amounts}
         shown.append(_summary(book, now) | more)
     typer.echo(json_format.dumps({"datasets": shown} if dataset is None else shown[0], indent=2))
 
@@ -304,13 +301,6 @@ def _export_in(file: str) -> str:
     if content.startswith(b"dataset,number,"):
         raise ValueError("only the JSON export can be verified, not the CSV")
     return content.decode(errors="replace")  # an export is ASCII; other bytes mean damage
-
-
-@ledger_app.add
-def migrate(ledger: URL) -> None:
-    """Convert an older ledger to the third layout, for good; heads noted earlier stay valid."""
-    said = [f"data set {name!r} has the third layout now" for name in _opened(ledger).migrate()]
-    typer.echo("\n".join(map(printable, said)) or "The ledger has the third layout already.")
 
 
 @partial(ledger_app.add, needed="reason", name="raise")
@@ -465,20 +455,18 @@ def page(ledger: URL, written: Written, title: PageTitle = None) -> None:
 
 def _summary(book: "list[Entry]", now: "Entry") -> dict[str, Any]:
     """For programs: the last entries, and the balance of the budget now."""
-    from dpgap.budget.account import readable_text
-
     balance = ("total", "spent", "reserved", "remaining")
     return {
         "dataset": now.dataset,
-        **{name: readable_text(getattr(now, name)) for name in balance},
-        "delta_total": readable_text(now.granted.delta),
-        "delta_remaining": readable_text(now.left.delta),
+        **{name: str(getattr(now, name)) for name in balance},
+        "delta_total": str(now.granted.delta),
+        "delta_remaining": str(now.left.delta),
         "closed": now.closed,
         **({} if now.renewal is None else {"renewal": now.renewal.exact()}),
         "head": book[-1].hash,
         "entries": [
             {name: getattr(entry, name) for name in _SHOWN}
-            | {name: readable_text(getattr(entry, name)) for name in ("epsilon", "delta")}
+            | {name: str(getattr(entry, name)) for name in ("epsilon", "delta")}
             | {"extra": entry.extra}
             for entry in book
         ],
@@ -576,14 +564,14 @@ def _line(entry: "Entry", longest: int | None) -> str:
     ended = "" if paid_by is None else f" of {paid_by}"
     is_charge = kind in ("reserve", "settle", "write-off", "accept")
     amount = f" {entry.charge if is_charge else entry.charge.at_least}"
-    if kind in ("again", "close", "bind", "migrate", "renew"):
+    if kind in ("again", "close", "bind", "renew"):
         amount = f" {period}" if kind == "renew" else ""
     concerned = f" for {entry.person}" if kind == "allow" else ""
     since = f"from {period.since}" if kind == "new-period" and period else ""
     reason = f" ({entry.reason})" if entry.reason else ""
     said = f"{entry.purpose}{since}{reason}".strip()
     said = _cut(said, longest)
-    asked = "" if kind in ("allow", "write-off") else entry.person  # older entries name no actor
-    who = entry.actor or asked or entry.who
     at = _minute(entry.at) if longest else entry.at[:19].replace("T", " ")
-    return f"{entry.number:>5}  {at}  {who}  {kind}{ended}{concerned}{amount}  {said}".rstrip()
+    return (
+        f"{entry.number:>5}  {at}  {entry.actor}  {kind}{ended}{concerned}{amount}  {said}".rstrip()
+    )

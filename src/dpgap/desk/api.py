@@ -7,7 +7,6 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from dpgap.budget.account import readable_text
 from dpgap.budget.requests import ChargedRequest
 from dpgap.budget.steward import Steward
 from dpgap.desk.middleware import in_our_words
@@ -65,11 +64,11 @@ def plan(at: ProgramAtData, question: PlanBody) -> dict[str, Any]:
         offers = at.desk.expect(at.visitor, at.data, form)
     rows = [
         {
-            "epsilon": readable_text(offer.expected.epsilon),
+            "epsilon": str(offer.expected.epsilon),
             "error": offer.expected.error,
             "close_error": offer.expected.close_error,
             "half_width": offer.expected.half_width,
-            "left": readable_text(offer.left),
+            "left": str(offer.left),
             "is_covered": offer.is_covered,
             "is_asked": offer.is_asked,
         }
@@ -170,7 +169,7 @@ def _described(at: At) -> dict[str, Any]:
             {"name": each.name, "title": each.title, "item": each.item, "counted": each.words}
             for each in data.topics.values()
         ],
-        **{name: readable_text(each) for name, each in amounts.items()},
+        **{name: str(each) for name, each in amounts.items()},
     }
 
 
@@ -181,6 +180,6 @@ def _listed(row: ChargedRequest) -> dict[str, Any]:
         "state": row.state,
         "purpose": entry.purpose,
         "person": entry.person,
-        "epsilon": readable_text((ending or entry).epsilon),
+        "epsilon": str((ending or entry).epsilon),
         "at": entry.at,
     }

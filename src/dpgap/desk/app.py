@@ -61,10 +61,7 @@ Missing = dict[str, tuple[ListedData, Facts]]
 
 def missing_budgets(file: StewardsFile, ledger: Ledger, counts: TopicCounts) -> Missing:
     """The budgets that a start opens; `FileFaults` if one cannot be, or is for another table."""
-    known = _known(file, ledger)
-    if known:
-        ledger.require_current()
-    stated = {name: ledger.account(name).facts for name in known}
+    stated = {name: ledger.account(name).facts for name in _known(file, ledger)}
     missing: Missing = {}
     faults = []
     for data in sorted(file.datasets.values(), key=lambda it: it.beside is not None):

@@ -57,9 +57,10 @@ from dpgap.printable import printable
 
 Answer = dict[str, str]
 
-_FIRST, _HEADER = (f'{{"version":{version}}}\n'.encode() for version in (1, 2))
-"""In the first version, files also said which draws had begun, and a desk could draw the others."""
-_LOCK, _NEW, _ENDED = "lock", "new.", "ended"
+_HEADER = b'{"version":1}\n'
+"""How every file begins. What is written is read for ever; a later version is refused."""
+_LOCK = "lock"
+_NEW = "new."
 _NAME = re.compile(r"[0-9]{1,10}\.[0-9a-f]{64}")
 _ID = re.compile(r"[0-9a-f]{16}")
 """The names of folders, and of new files after `_NEW`. The desk changes no other file there."""
@@ -143,14 +144,14 @@ class Folder:
         if not os.fstat(lock).st_nlink:
             raise FileNotFoundError(path)
         found = os.pread(lock, len(_HEADER), 0)
-        if not (_FIRST.startswith(found) or _HEADER.startswith(found)):
+        if not _HEADER.startswith(found):
             raise SpoolError(f"spool {path} was made by a later dpgap: use that one")
         os.pwrite(lock, _HEADER, 0)
         self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         weakref.finalize(self, os.close, self.descriptor)
         for name in os.listdir(path):
             is_new = name.startswith(_NEW) and _ID.fullmatch(name.removeprefix(_NEW))
-            if is_new or name == _ENDED:  # it has no answer; or it is a list of the first version
+            if is_new:  # it has no answer
                 self.drop(name)
         self.left = self.names()
         """The files that the desk before left here."""
@@ -168,7 +169,7 @@ class Folder:
                 header, _, rest = file.read().partition(b"\n")
         except FileNotFoundError:  # any other failure may go by: the answer may be there
             return None
-        if header.startswith(b'{"version":') and header + b"\n" not in (_FIRST, _HEADER):
+        if header.startswith(b'{"version":') and header + b"\n" != _HEADER:
             raise SpoolError(
                 f"spool {self._path / name} was written by a later dpgap: use that one"
             )

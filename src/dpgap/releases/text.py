@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dpgap.budget.account import readable_text
-from dpgap.exact.parameters import readable_down, readable_up
+from dpgap.exact.parameters import approximately, readable_down, readable_up
 from dpgap.printable import in_a_cell, printable, visible
 from dpgap.releases.findings import (
     cut_in_words,
@@ -39,6 +38,18 @@ from dpgap.releases.release import (
 # Names of items come from a table that anybody may have filled. In a terminal and on a page they
 # must not move the cursor, reverse the text or become markup; in a spreadsheet they must not become
 # formulas; JSON is plain ASCII.
+
+
+def readable_text(value: Fraction) -> str:
+    """The number for programs: exact, or approximate if it has too many digits to write.
+
+    >>> readable_text(Fraction(7, 10)), readable_text(Fraction(1, 3**10000) + 2)
+    ('7/10', 'about 2')
+    """
+    try:
+        return str(value)
+    except ValueError:
+        return f"about {approximately(value, 17)}"
 
 
 def to_json(release: Release, remaining: Fraction | None) -> str:

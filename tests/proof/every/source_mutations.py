@@ -1,4 +1,4 @@
-"""Every comparison, sign, constant and index of a function, changed one at a time in its source."""
+"""Every condition, sign, constant and index of a function, changed one at a time in its source."""
 
 import ast
 import copy
@@ -115,7 +115,18 @@ def _change(node: Any, number: int) -> bool:
     elif isinstance(node, ast.IfExp) and not number:
         node.body, node.orelse = node.orelse, node.body
         return True
+    elif isinstance(node, ast.If) and not number and not _is_negated_elsewhere(node.test):
+        node.test = ast.UnaryOp(ast.Not(), node.test)
+        return True
     elif isinstance(node, ast.BoolOp) and not number:
         node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
         return True
     return False
+
+
+def _is_negated_elsewhere(condition: ast.expr) -> bool:
+    """Whether a change of the condition itself is its negation."""
+    if isinstance(condition, ast.UnaryOp):
+        return isinstance(condition.op, ast.Not)
+    pairs = (ast.In, ast.NotIn, ast.Is, ast.IsNot)
+    return isinstance(condition, ast.Compare) and isinstance(condition.ops[0], pairs)
