@@ -270,6 +270,16 @@ def test_a_truncated_ledger_is_noticed_by_a_head_noted_earlier(url: str) -> None
     assert account.ledger.verify(head=head) == []
 
 
+def test_heads_of_all_books_can_be_stated_for_one(url: str) -> None:
+    ledger = Ledger(url)
+    for name in ("sales", "visits"):
+        ledger.create(name, 1)
+    heads = [last.hash for last in ledger.heads()]
+    assert ledger.verify("sales", head=heads) == []
+    unknown = "0" * 64
+    assert unknown in ledger.verify("sales", head=[*heads, unknown])[0]
+
+
 def test_an_edited_last_entry_stops_all_spending(url: str) -> None:
     account = Ledger(url).create("sales", 1)
     account.reserve(Fraction(1), "everything")

@@ -308,3 +308,50 @@ def test_a_database_that_was_put_back_on_a_server_is_noticed(tmp_path: Path, url
         _charge(desk, "paid-and-then-lost", "0.3")
     assert _ask(desk, "a-new-question").state == "settled"
     _end(desk)
+
+
+def test_what_a_settlement_gave_back_before_the_copy_does_not_hide_a_loss(path: Path) -> None:
+    desk = _open(path)
+    asked = FilledForm.read(
+        {"topic": "what", "kind": "above", "threshold": "900000", "k": "2", "epsilon": "1"}, None
+    )
+    visitor = desk.auth.with_token(token_of("ann"))
+    assert visitor is not None
+    charged = desk.charge(visitor, desk.file.datasets["sales"], asked, "costs-less-than-reserved")
+    assert isinstance(charged, Pending)
+    charged.draw()
+    desk.settle(charged)
+    account = desk.ledger.account("sales")
+    assert account.spent < 1
+    copy = _copy(path)
+    _ask(desk, "paid-and-then-lost", "0.3")
+    spent = account.spent
+    _end(desk)
+    _put_back(path, copy)
+    with pytest.raises(PutBack, match="--epsilon 3/10") as no:
+        _open(path)
+    for command in _commands(no.value):
+        _run(command)
+    assert account.spent == spent
+    _end(_open(path))
+
+
+def test_desks_with_one_spool_notice_an_accepted_loss_one_after_the_other(path: Path) -> None:
+    desk = _open(path)
+    copy = _copy(path)
+    _ask(desk, "paid-and-then-lost", "0.3")
+    seen = desk.spool.heads.newest("sales")
+    _put_back(path, copy)
+    with pytest.raises(PutBack) as no:
+        check_desk(read_stewards_file(path))
+    for command in _commands(no.value):
+        _run(command)
+    other = _open(path)
+    charged = _ask(other, "at-the-other-desk", "0.2").entry
+    with desk.ledger._store.reading() as rows:
+        desk.spool.heads.require_later(rows, "sales", seen)
+    newest = desk.spool.heads.newest("sales")
+    assert newest is not None
+    assert newest.number == charged
+    _end(desk)
+    _end(other)

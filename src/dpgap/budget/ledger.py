@@ -166,14 +166,18 @@ class Ledger:
         """A list of all flaws of one book, or of all books; empty if they are intact.
 
         `dataset` names the one book. `head` is a hash that `LedgerAccount.head` returned earlier
-        and that you noted in another place, or several. A later entry that is lost is no flaw.
+        and that you noted in another place, or several, of any book. A later entry that is lost is
+        no flaw.
         """
         with self._store.reading() as rows:
             name = None if dataset is None else requests.require_name(dataset)
             names, orphans = rows.datasets() if name is None else [name], rows.orphans(name)
             today = rows.now()[:10]
+            missing = _listed(head)
+            for other in {*rows.datasets()} - {*names}:
+                elsewhere = [entry.hash for entry in rows.book(other, hash=missing)]
+                missing = [noted for noted in missing if noted not in elsewhere]
         found: list[str] = []
-        missing = _listed(head)
         for name in names:
             try:
                 book = self.entries(name)

@@ -87,30 +87,31 @@ class Heads:
         if newest is None or _has(rows, budget, newest):
             return
         heads = self._seen(budget, "ORDER BY number")
-        place = bisect_left(heads, True, key=lambda head: not _has(rows, budget, head))
-        lost = heads[place:]
-        base = heads[place - 1].spent if place else NOTHING
-        accepted = {it.extra.get("lost"): it.charge for it in rows.book(budget, kind=[ACCEPT])}
-        is_accepted = False
-        for head in lost:
-            charge = accepted.get(head.hash)
-            is_accepted = charge is not None and _more(head.spent, base).fits(charge)
-            if is_accepted:
-                base = head.spent
-        if not is_accepted:
-            trouble = (
-                f"the ledger {rows.where} lacks entry {newest.number} of {budget!r}, which this "
-                "desk has seen: an older copy or another ledger is in its place"
-            )
-            loss = _more(newest.spent, base)
-            is_new = not rows.find(budget)
-            raise PutBack(_choice(trouble, rows.where, budget, newest, loss, is_new))
+        common = bisect_left(heads, True, key=lambda head: not _has(rows, budget, head))
+        lost = heads[common:]
+        if not lost:  # another desk has just noted that a steward accepted the loss
+            return
+        head = lost[-1]
+        first = heads[common - 1].number if common else 0
+        loss = _loss(head, rows.book(budget, first=first))
+        acts = rows.book(budget, kind=[ACCEPT])
+        charges = [act.charge for act in acts if act.extra["lost"] == head.hash]
+        if any(loss.fits(charge) for charge in charges):
+            self._forget(budget, lost)
+            self.note(rows.require(budget)[-1])
+            return
+        trouble = (
+            f"the ledger {rows.where} lacks entry {head.number} of {budget!r}, which this desk has "
+            "seen: an older copy or another ledger is in its place"
+        )
+        is_new = not rows.find(budget)
+        raise PutBack(_choice(trouble, rows.where, budget, head, loss, is_new))
+
+    def _forget(self, budget: str, lost: list[Head]) -> None:
+        """Mark heads as lost. Only their keys count from now on."""
+        statement = "UPDATE heads SET is_lost = 1 WHERE budget = ? AND hash = ?"
         with self._database() as database:
-            after = heads[place - 1].number if place else -1
-            database.execute(
-                "UPDATE heads SET is_lost = 1 WHERE budget = ? AND number > ?", (budget, after)
-            )
-        self.note(rows.require(budget)[-1])
+            database.executemany(statement, [(budget, head.hash) for head in lost])
 
     def _seen(self, budget: str, order: str) -> list[Head]:
         columns = "number, hash, epsilon, delta"
@@ -145,10 +146,15 @@ def _has(rows: Rows, budget: str, head: Head) -> bool:
     return entry is not None and entry.hash == head.hash
 
 
-def _more(spent: Amount, base: Amount) -> Amount:
-    """By how much the one is above the other."""
-    more = spent - base
-    return Amount(max(more.epsilon, Fraction(0)), max(more.delta, Fraction(0)))
+def _loss(lost: Head, book: list[Entry]) -> Amount:
+    """The most that lost entries spent. They followed one of these entries: nobody knows which.
+
+    A settlement gives something back, so the least that the book had spent is what counts.
+    """
+    spent = [entry.used + entry.held for entry in book] or [NOTHING]
+    epsilon = lost.spent.epsilon - min(amount.epsilon for amount in spent)
+    delta = lost.spent.delta - min(amount.delta for amount in spent)
+    return Amount(max(epsilon, Fraction(0)), max(delta, Fraction(0)))
 
 
 def lost_ledger(where: str, budget: str, newest: Head) -> str:
