@@ -33,7 +33,7 @@ _RARE = 1e-3
 
 def draw(law: Law, rng: Rng, *shape: int) -> Floats:
     """Noise from `law`."""
-    return law.from_uniforms(rng.random((law.words, *shape)))
+    return law.from_uniforms(rng.random((law.words_per_draw, *shape)))
 
 
 def draw_shells(law: ShellNoise, rng: Rng, runs: int) -> Floats:
