@@ -360,7 +360,7 @@ def test_an_interval_without_a_lower_end_is_shown_as_at_most_its_upper_end():
     release = _read_off([900, 600, *[300] * 40], 3)
     cells, (*_, last) = release.cells(), release
     assert (last.low, cells["95% low"][-1]) == (None, "–")
-    assert cells["95% high"][-1] == f"≤ {last['high']:.0f}"
+    assert cells["95% high"][-1] == f"≤ {last.high:.0f}"
     assert not any("≤" in cell for cell in cells["95% high"][:-1])
     assert "≤" not in release.to_csv() + release.to_json()
 
