@@ -12,7 +12,7 @@ from fractions import Fraction
 from itertools import chain
 from operator import attrgetter
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 
@@ -50,7 +50,7 @@ from dpgap.releases.plain import (
     separated,
     written,
 )
-from dpgap.releases.rows import Row, columns_of, csv_of, frame_of
+from dpgap.releases.rows import Row, RowSequence, columns_of, csv_of, frame_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -472,31 +472,6 @@ class Release(Table):
 
     def _notice(self) -> str:
         return self.made.notice
-
-
-class RowSequence(ABC):
-    """A release that is a sequence of its rows, in the order in which they are shown."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def _rows(self) -> tuple[Row, ...]:
-        """All rows."""
-
-    @abstractmethod
-    def __len__(self) -> int:
-        """The number of rows."""
-
-    @overload
-    def __getitem__(self, place: int) -> Row: ...
-    @overload
-    def __getitem__(self, place: slice) -> tuple[Row, ...]: ...
-    def __getitem__(self, place: int | slice) -> Row | tuple[Row, ...]:
-        """One row, or several."""
-        return self._rows()[place]
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self._rows())
 
 
 # --------------------------------------------------------------------------------------------------

@@ -6,9 +6,10 @@ Columns have the names of the fields of `Row`, in data frames, CSV and documents
 import csv
 import importlib
 import io
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from dpgap.printable import in_a_cell
 from dpgap.question import one_of
@@ -36,6 +37,31 @@ class Row(NamedTuple):
     """The most that the gap is off: for all gaps at once, with 95 % confidence."""
     p: float | None = None
     """The p-value of "it does not belong"."""
+
+
+class RowSequence(ABC):
+    """A release that is a sequence of its rows, in the order in which they are shown."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _rows(self) -> tuple[Row, ...]:
+        """All rows."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """The number of rows."""
+
+    @overload
+    def __getitem__(self, place: int) -> Row: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Row, ...]: ...
+    def __getitem__(self, place: int | slice) -> Row | tuple[Row, ...]:
+        """One row, or several."""
+        return self._rows()[place]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows())
 
 
 def columns_of(rows: Sequence[Row], names: Sequence[str]) -> dict[str, list[Any]]:
