@@ -50,7 +50,7 @@ from dpgap.proof.mutants import (
     with_any_margins,
     with_any_threshold,
 )
-from dpgap.question import Question, read_wanted
+from dpgap.question import Question, read_question
 
 DOCUMENT, PROGRAM = "document", "program"
 _SAMPLES = {DOCUMENT: 20_000, PROGRAM: 200_000}
@@ -153,7 +153,7 @@ def audited() -> Iterator[Audited]:
     yield Audited("measured_above", "best", DOCUMENT, over, _COUNTS)
     top, lined = partial(top_k, k=1, epsilon=1), partial(above, threshold=4, k=2, epsilon=1)
     units, adds = (
-        partial(answer, read_wanted(kind, {"epsilon": 1}), account=None, fresh=True)
+        partial(answer, read_question(kind, epsilon=1), account=None, fresh=True)
         for kind in ("count", "total")
     )
     for name, variant, released in (
