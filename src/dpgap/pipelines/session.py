@@ -17,6 +17,7 @@ from typing import Annotated, Any, NamedTuple, Self, Unpack, cast, overload
 
 from dpgap._package import public
 from dpgap.budget.account import Account, Amount, InMemoryBudget, granted
+from dpgap.budget.cost import Cost
 from dpgap.data.counts import Table, counts, units_of
 from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.parameters import Rational, boolean, rational, readable_down, readable_up
@@ -142,8 +143,10 @@ class Session:
     @property
     def spent(self) -> Fraction:
         """The ε that all releases of this session cost."""
-        paid = (each.spent for each in self.releases if not each.made.again)
-        return self._purse.spent.epsilon if self._purse is not None else sum(paid, Fraction(0))
+        if self._purse is not None:
+            return self._purse.spent.epsilon
+        paid = [release for release in self.releases if not release.made.again]
+        return Cost.sum(release.cost for release in paid).pure_epsilon
 
     @property
     def remaining(self) -> Fraction | None:

@@ -57,11 +57,12 @@ def to_json(release: Release, remaining: Fraction | None) -> str:
 
     "remaining" is null if it is unknown.
     """
+    spent = release.cost.pure_epsilon
     left = None if remaining is None else readable_text(remaining)
     beside = {
-        "epsilon_spent": number(release.spent),
+        "epsilon_spent": number(spent),
         "epsilon_remaining": None if remaining is None else number(remaining),
-        "exact": {"epsilon_spent": readable_text(release.spent), "epsilon_remaining": left},
+        "exact": {"epsilon_spent": readable_text(spent), "epsilon_remaining": left},
     }
     return written(release.to_dict() | beside)
 
@@ -82,7 +83,7 @@ def to_csv(release: Release) -> str:
     asked = ", ".join(used.name for used in release.mechanisms)
     if question is not None:
         asked = question.purpose + ("" if question.is_private else " (NOT private)")
-    facts = (in_a_cell(asked), number(release.epsilon), release.made.time)
+    facts = (in_a_cell(asked), number(release.promise.cost.pure_epsilon), release.made.time)
     writer.writerow((*columns, "question", "epsilon", "time"))
     for row in rows:
         writer.writerow((*map(in_a_cell, row), *facts))
@@ -147,7 +148,7 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "", note: s
             _print_sentences(general_findings(release), console)
         else:
             _print_answer(release, attempted("findings", (), findings, release), console)
-        spent = readable_up(release.spent)
+        spent = readable_up(release.cost.pure_epsilon)
         line = f"ε spent then {spent}" if release.made.again else f"ε spent {spent}"
         if whose or remaining:
             left = "unknown" if remaining is None else readable_down(remaining)
