@@ -603,7 +603,7 @@ def _cost_of(mechanism: MechanismUsed) -> Cost:
     """The most that a mechanism costs, by its parameters."""
     epsilon = dict(mechanism.parameters).get("epsilon")
     _require(isinstance(epsilon, str), "epsilon and the mechanisms")
-    return Cost.pure(exact_value(str(epsilon)))
+    return Cost.pure(POSITIVE.read(epsilon, "the epsilon of a mechanism"))
 
 
 def _require_laws(errors: Any, count: int) -> None:
