@@ -381,9 +381,11 @@ def test_totals_near_0_of_a_column_of_text_may_be_those_of_amounts_that_are_no_n
     assert not any("text such as" in each for each in _same_again(_paid(["16.48"] * 900)))
     typed = polars.DataFrame({"what": ["fig"] * 900, "paid": [0.0] * 900})
     asked = {"item": "what", "domain": ["fig", "pea"], "sum": "paid", "at_most": 50}
-    said = _same_again(dpgap.top_k(typed, unit="row", k=1, epsilon=1, **asked))
-    assert not any("text such as" in each for each in said)
-    assert "This is mostly noise: its value may be 0." in " ".join(said)
+    findings: list[str] = []
+    for _ in range(12):  # in one of eleven, the noise looks like a value
+        findings += _same_again(dpgap.top_k(typed, unit="row", k=1, epsilon=1, **asked))
+    assert not any("text such as" in finding for finding in findings)
+    assert "This is mostly noise: its value may be 0." in findings
 
 
 def test_nothing_above_a_line_says_so_too():
