@@ -528,11 +528,6 @@ class Question:
         return min(self.max_groups, self.groups)
 
     @property
-    def epsilon_of_a_group(self) -> Fraction:
-        """The ε of each group: the groups that a unit counts in share ε."""
-        return self.epsilon / self.max_groups
-
-    @property
     def is_plain(self) -> bool:
         """Whether units are only counted: no bound on items, no groups, no sum."""
         return self.max_items is None and self.by is None and self.sum is None

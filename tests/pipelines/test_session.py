@@ -177,6 +177,21 @@ def test_a_list_that_was_changed_since_is_counted_again() -> None:
     assert session.top_k("what", domain=items, k=1, epsilon=500).labels == ("fig",)
 
 
+@pytest.mark.parametrize("as_path", [False, True])
+def test_a_file_of_items_that_was_changed_since_makes_another_question(
+    as_path: bool, tmp_path: Path
+) -> None:
+    items = tmp_path / "items.txt"
+    domain = items if as_path else str(items)
+    session = dpgap.Session(SOLD, unit="who", epsilon=9000)
+    for lines, is_again in (("fig\noat", False), ("fig\noat", True), ("oat\npea", False)):
+        items.write_text(lines)
+        release = session.top_k("what", domain=domain, k=1, epsilon=1000)
+        assert release.made.again == is_again
+        assert release.labels[0] in lines.split()
+    assert session.spent == 2000
+
+
 def test_lists_that_python_takes_for_equal_are_counted_apart() -> None:
     table = SOLD.assign(is_new=[True, False, False] * 600)
     session = dpgap.Session(table, unit="row", epsilon=2000)

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import dpgap
+from dpgap.budget.cost import Cost
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.mechanisms.histogram import Wanted
 from dpgap.releases.findings import findings
-from dpgap.releases.release import Measured, MechanismUsed, rows_of
+from dpgap.releases.release import Measured, MechanismUsed
 from faces import arrays, faces
 from seams import bits_are
 
@@ -30,7 +31,7 @@ def _release(
         drawn = mechanism.draw_paid(mechanism.prepare(COUNTS, NAMES, wanted), wanted)
     values, error = mechanism.lengths(drawn), mechanism.error_of(drawn)
     return Measured(
-        epsilon=mechanism.epsilon,
+        cost=Cost.composed([("measure", mechanism.cost)]),
         promise=mechanism.promise,
         indices=drawn.indices,
         labels=drawn.labels,
@@ -38,13 +39,11 @@ def _release(
         measurements=values,
         estimates=values,
         variances=np.full(values.size, error.variance),
-        spent=mechanism.epsilon,
         centres="measurements",
         errors=(error,) if values.size else (),
         rounding=0.0,
         method="best",
         route="histogram",
-        parts=(("measure", mechanism.epsilon),),
         mechanisms=(MechanismUsed.of(mechanism),),
     )
 
@@ -96,10 +95,10 @@ def test_groups_are_those_whose_ends_do_not_overlap():
 
 def test_rows_say_how_far_a_lead_may_be_off_where_anything_can_be_said():
     release = _release(k=5)
-    rows = rows_of(release)
+    rows = list(release)
     found = release.difference(1, 2)
-    assert rows[0]["give_or_take"] == max(rows[0]["lead"] - found.low, found.high - rows[0]["lead"])
-    assert [row["give_or_take"] is None for row in rows] == [False, False, True, True, True]
+    assert rows[0].give_or_take == max(rows[0].gap - found.low, found.high - rows[0].gap)
+    assert [row.give_or_take is None for row in rows] == [False, False, True, True, True]
 
 
 def test_where_all_is_returned_the_noise_alone_counts():
@@ -181,7 +180,8 @@ def test_every_number_of_a_release_beside_another_largest_count_is_the_same():
 
 
 def test_a_histogram_has_no_gaps_no_selection_and_no_lead():
-    for wrong in ({"gaps": np.zeros(5)}, {"lead": 3.0}, {"parts": (("select", Fraction(1)),)}):
+    selecting = Cost.composed([("select", Cost.pure(Fraction(1)))])
+    for wrong in ({"gaps": np.zeros(5)}, {"lead": 3.0}, {"cost": selecting}):
         release = replace(_release(k=5), **wrong)
         with pytest.raises(ValueError, match="contradict each other"):
             dpgap.read_release(release.to_json())

@@ -15,7 +15,6 @@ import dpgap
 from dpgap.printable import DocumentError
 from dpgap.releases.document import exact, maybe, parts, whole
 from dpgap.releases.page import page
-from dpgap.releases.text import to_csv
 from faces import faces
 
 KEPT = Path(__file__).parent / "documents"
@@ -80,17 +79,21 @@ CHANGES: list[tuple[str, str, Any]] = [
     ("measured-looked", "looked.0.0", 0),
     ("measured-looked", "looked.0", [10**6, 1.0]),
     ("measured-looked", "looked.0", [1]),
-    ("measured-looked", "parts.0.1", "1/2"),
-    ("measured-looked", "parts.0.0", "select"),
-    ("measured-looked", "parts", []),
-    ("hybrid", "spent", "2"),
+    ("measured-looked", "cost.parts.0.1.epsilon", "1/2"),
+    ("measured-looked", "cost.parts.0.1.rho", "1/2"),
+    ("measured-looked", "cost.parts.0.0", "select"),
+    ("measured-looked", "cost.parts", []),
+    ("hybrid", "cost.epsilon", "2"),
+    ("hybrid", "cost.rho", "1000"),
+    ("hybrid", "cost.delta", "1/9"),
+    ("hybrid", "promise.cost.rho", "0"),
     ("hybrid", "gaps", [1.0]),
     ("hybrid", "mechanisms", []),
     ("hybrid", "delta", "1/1000000"),
     ("hybrid-unknown", "delta", "0"),
-    ("hybrid-unknown", "promise.delta", "1/9"),
-    ("hybrid-unknown", "promise.delta", "0"),
-    ("hybrid-unknown", "promise.delta", "2"),
+    ("hybrid-unknown", "promise.cost.delta", "1/9"),
+    ("hybrid-unknown", "promise.cost.delta", "0"),
+    ("hybrid-unknown", "promise.cost.delta", "2"),
     ("max", "format", "another"),
     ("max", "version", 2),
     ("max", "version", 0),
@@ -128,7 +131,10 @@ CHANGES: list[tuple[str, str, Any]] = [
     ("max", "epsilon", 1),
     ("max", "epsilon", "2"),
     ("max", "promise.monotonic", 1),
-    ("max", "promise.delta", "0"),
+    ("max", "promise.cost.delta", "0"),
+    ("max", "promise.cost.epsilon", LONG),
+    ("max", "promise.cost.epsilon", "-1"),
+    ("max", "promise.cost.rho", LONG),
     ("max", "promise", []),
     ("max", "indices", [0, 1]),
     ("max", "indices", []),
@@ -320,7 +326,7 @@ def test_half_a_surrogate_in_a_label_is_spelt_out_and_costs_no_release():
     labels = ["fig\ud800", "pea"]
     release = dpgap.NoisyTopK(k=1, epsilon=1000).release([50, 10], labels=labels)
     assert r"fig\ud800" in page(release)
-    assert r"fig\ud800" in to_csv(release)
+    assert r"fig\ud800" in release.to_csv()
     assert dpgap.read_release(release.to_json()).labels == (r"fig\ud800",)
 
 

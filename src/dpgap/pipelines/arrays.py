@@ -31,6 +31,7 @@ from numpy.typing import ArrayLike
 
 from dpgap._package import public
 from dpgap.budget.account import Account
+from dpgap.budget.cost import Cost, split
 from dpgap.data.private_counts import Chunk, PrivateCounts, errors_without_answers
 from dpgap.estimates.linear import combine, combined_variance
 from dpgap.exact.grid import Grid, Labels, read_grid
@@ -47,6 +48,7 @@ from dpgap.exact.parameters import (
     positive_integer,
     positive_rational,
     rational,
+    remembered,
     share,
 )
 from dpgap.exact.reals import Floats
@@ -112,24 +114,32 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
     """The share of ε that selects; None if a look decides it."""
     grid: ExactOrNone = parameter(read_grid, default=None)
     selection: NoisyTopK | JointTopK = derived(
-        lambda self: self.kind.select(
-            self.k, (self.split or _HALF) * self.epsilon, **claims_of(self)
-        )
+        lambda self: self.kind.select(self.k, self.parts[0], **claims_of(self))
     )
     """The selection of the route without a look; it says which answers are accepted."""
     measurement: Laplace | Joint = derived(
-        lambda self: measurement_of(
-            self.selection,
-            (1 - (self.split or _HALF)) * self.epsilon,
-            self.k,
-            self.kind.measure,
-        )
+        lambda self: measurement_of(self.selection, self.parts[1], self.k, self.kind.measure)
     )
     """The measurement of that route."""
     looking: LookFirst | None = derived(
         lambda self: LookFirst.of(self, self.split) if self.looks else None
     )
     """The look, and the routes that it chooses from."""
+
+    @property
+    def parts(self) -> tuple[Fraction, Fraction]:
+        """The parts of ε that select and measure, without a look."""
+        to_select, to_measure = split(self.epsilon, self.split or _HALF)
+        return to_select, to_measure
+
+    @property
+    @remembered
+    def cost(self) -> Cost:
+        """The most that a release costs: that of the dearest route, after a look too."""
+        without_look = self.route.cost
+        if self.looking is None:
+            return without_look
+        return Cost.worst([without_look, *self.looking.costs], 1)
 
     @property
     def kind(self) -> type[RankedRoute | JointRoute | PaperRoute]:
@@ -210,7 +220,8 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
     grid: ExactOrNone = parameter(read_grid, default=None, shown=False)
 
     def _selection(self) -> SparseVector:
-        part, is_best = self.split * self.epsilon, self.method == "best"
+        part, _ = split(self.epsilon, self.split)
+        is_best = self.method == "best"
         noise, many = ("exponential", 3) if is_best else ("laplace", 2)
         own: dict[str, Any] = {"noise": noise, **claims_of(self)}
         if self.adaptive:
@@ -221,7 +232,8 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
         return SparseVector(self.threshold, self.k, part, **own)
 
     def _measurement(self) -> Laplace | Joint:
-        part, most = (1 - self.split) * self.epsilon, self.selection.capacity
+        _, part = split(self.epsilon, self.split)
+        most = self.selection.capacity
         kind = None if self.method == "best" else Laplace
         return cast(Laplace | Joint, measurement_of(self.selection, part, most, kind))
 
@@ -253,9 +265,8 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
             measurement.error(branches.size),
         )
 
-    def spent(self, chosen: Above, found: int) -> Fraction:
-        """The ε that was spent: if nothing was found, nothing is spent on measuring."""
-        return self.selection.spent(chosen.used) + (self.measurement.epsilon if found else 0)
+    def cost_of_selection(self, chosen: Above) -> Cost:
+        return self.selection.cost_of(chosen.used)
 
     def expected_errors(self, items: int | None = None) -> ExpectedErrors:
         """The expected errors of k answers; if they are clear, cheap branches find them."""

@@ -9,14 +9,18 @@
 (('fig',), Fraction(3, 2), Fraction(1, 2))
 """
 
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, Unpack, cast, overload
 
 from dpgap._package import public
 from dpgap.budget.account import Account, Amount, InMemoryBudget, granted
+from dpgap.budget.cost import Cost
 from dpgap.data.counts import Table, counts, units_of
 from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.parameters import Rational, boolean, rational, readable_down, readable_up
@@ -142,8 +146,10 @@ class Session:
     @property
     def spent(self) -> Fraction:
         """The ε that all releases of this session cost."""
-        paid = (each.spent for each in self.releases if not each.made.again)
-        return self._purse.spent.epsilon if self._purse is not None else sum(paid, Fraction(0))
+        if self._purse is not None:
+            return self._purse.spent.epsilon
+        paid = [release for release in self.releases if not release.made.again]
+        return Cost.sum(release.cost for release in paid).pure_epsilon
 
     @property
     def remaining(self) -> Fraction | None:
@@ -283,7 +289,9 @@ class Session:
         if not question.is_of_all:
             stated = {"max_items": self._max_items, **stated}
         counting = stated_counting(stated)
-        key = frozenset((name, _key(value)) for name, value in counting.items())
+        parts = {(name, _key(value)) for name, value in counting.items()}
+        parts.add(("version", _version(counting.get("domain"))))
+        key = frozenset(parts)
         if asked.get("fresh", False) or key not in self._counted:
             count_table: Any = units_of if question.is_of_all else counts
             answers = count_table(self._table, **counting)
@@ -360,5 +368,20 @@ def _key(value: object) -> object:
     """The part of a key for an argument: lists and numbers by value, a frame as the object."""
     if isinstance(value, list | tuple):
         return tuple([(type(each), repr(each)) for each in value])  # some have no hash
-    is_value = isinstance(value, str | int | float | Fraction | Decimal | range)
+    is_value = isinstance(value, str | Path | int | float | Fraction | Decimal | range)
     return value if is_value else _Object(value)
+
+
+def _version(domain: object) -> tuple[int, int] | None:
+    """The size and the time of the file that a domain is in; None if it is in no file.
+
+    The file may change between two questions: then the table is counted again.
+    """
+    if not isinstance(domain, str | Path):
+        return None
+    path, _, _ = str(domain).rpartition(":")  # before the name of a column
+    for name in (str(domain), path):
+        with suppress(OSError, ValueError):
+            status = os.stat(name)
+            return status.st_size, status.st_mtime_ns
+    return None

@@ -11,13 +11,13 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any, TypeAlias, Unpack, cast, overload
 
 import numpy as np
 
 from dpgap._package import public
 from dpgap.budget.account import Account, AlreadyCharged, Archive, KeyUsed, Request, pay
+from dpgap.budget.cost import Cost
 from dpgap.data.counts import Table, counts, units_of
 from dpgap.data.domain import steps_outside
 from dpgap.data.private_counts import CountsByGroup, PrivateCounts, errors_without_answers
@@ -83,8 +83,9 @@ def paid_answer(
     """
     question, pipeline = answering.question, answering.pipeline
     draw: Any = pipeline.draw_paid
+    most = answering.cost
     request = Request(
-        question.epsilon, question.purpose, question.delta, question.facts(), question.identity
+        most.pure_epsilon, question.purpose, most.delta, question.facts(), question.identity
     )
     try:
         if isinstance(account, Archive):
@@ -154,6 +155,15 @@ class Answering:
         split = getattr(pipeline, "split", asked.split)
         return cls(replace(asked, items=facts.items, split=split), pipeline, groups)
 
+    @property
+    def cost(self) -> Cost:
+        """The most that the answer costs: the groups that a unit counts in, together."""
+        pipeline, question = self.pipeline, self.question
+        if isinstance(pipeline, NoisyHistogram):
+            return pipeline.cost
+        groups = question.max_groups
+        return pipeline.cost_of_groups([pipeline.cost] * groups, groups).with_delta(question.delta)
+
     def build(self, drawn: Sequence[Any]) -> Answer | Total:
         """The answer, largest estimates first; one for each group where there are groups."""
         question, pipeline = self.question, self.pipeline
@@ -161,7 +171,7 @@ class Answering:
             step, promise, error = question.step, pipeline.promise, pipeline.error()
             return _OF_ALL[question.kind](
                 values=np.array([float(steps * step) for steps in drawn[0].values.tolist()]),
-                epsilon=question.epsilon,
+                cost=pipeline.cost,
                 promise=promise._replace(sensitivity=promise.sensitivity * step),
                 error=replace(error, grid=error.grid * step),
                 rounding=0.0,
@@ -174,11 +184,8 @@ class Answering:
             cast(TableRelease, pipeline.build(each, replace(question, group=group)))
             for group, each in zip(self.groups, drawn, strict=True)
         ]
-        # A unit counts in a few groups; in the worst case these are the ones that cost the most.
-        parts = sorted((release.spent for release in releases), reverse=True)
-        parts = parts[: question.groups_of_a_unit]
-        spent = min(sum(parts, Fraction(0)), question.epsilon)
-        return ReleasesByGroup.of(question, releases, spent)
+        cost = pipeline.cost_of_groups([each.cost for each in releases], question.max_groups)
+        return ReleasesByGroup.of(question, releases, cost.with_delta(question.delta), self.cost)
 
 
 # --------------------------------------------------------------------------------------------------

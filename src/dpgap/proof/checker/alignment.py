@@ -6,7 +6,7 @@ if these conditions hold (Lemma 1 of the paper, and our additions):
 
 - output: on the shifted noise the neighbour gives the same output;
 - cost: the shifts cost at most ε, each by its own law's cost (or, where draws are not
-  independent, by the `cost` of the mechanism);
+  independent, by the `joint_cost` of the mechanism);
 - acyclic: in some order of the draws, each shift depends on earlier draws only; or one-to-one:
   `unalign` leads back from the shifted noise, and both are whole linear maps on each path;
 - discrete: the shifts use only the discrete part of the output, so there are countably many;
@@ -348,7 +348,7 @@ def _joint_cost(mechanism: Any, laws: Sequence[Any]) -> Any:
     A joint cost is for one joint density. So all draws must come from it, and all its coordinates
     must be drawn.
     """
-    own = getattr(mechanism, "cost", None)
+    own = getattr(mechanism, "joint_cost", None)
     cost = next((law.joint_cost for law in laws if hasattr(law, "joint_cost")), own)
     for law in laws if cost is not None else ():
         if law != laws[0] or getattr(law, "dimension", len(laws)) != len(laws):

@@ -322,7 +322,7 @@ def _require_measured(mechanism: Any, shared: int, values: Any, moves: Any, nois
         if isinstance(mechanism, Joint):
             # Few draws that have the largest shifted one cost no less than all.
             few = [[side[at] for at in places] for side in (noise, shifted)]
-            if mechanism.cost(*few) < mechanism.cost(noise, shifted):
+            if mechanism.joint_cost(*few) < mechanism.joint_cost(noise, shifted):
                 raise Violation("restriction", "few of many values cost less than all")
 
 
