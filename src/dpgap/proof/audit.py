@@ -22,7 +22,7 @@ from dpgap.proof.auditing import searching
 from dpgap.proof.auditing.calling import Answers, Calls, frequency
 from dpgap.proof.auditing.searching import lower_bound
 from dpgap.proof.checker.numbers import BadProgram, Exact, exact
-from dpgap.proof.checker.proving import stated
+from dpgap.proof.checker.proving import stated_number
 
 __all__ = ["AuditResult", "audit", "frequency", "lower_bound"]
 
@@ -279,7 +279,7 @@ def audit(
     require_made(function)
     start = time.perf_counter()
     mechanism = getattr(function, "__self__", function)
-    claimed = float(stated(mechanism, "epsilon", epsilon))
+    claimed = float(stated_number(mechanism, "epsilon", epsilon))
     allowed_delta = float(rational("delta", delta))
     if not 0 <= allowed_delta < 1:
         raise ValueError("delta must be at least 0 and less than 1")
@@ -293,7 +293,7 @@ def audit(
         reach = getattr(mechanism, "reach", None)
     if monotonic is None:
         monotonic = getattr(mechanism, "monotonic", None)
-    exact_sensitivity = stated(mechanism, "sensitivity", sensitivity, 1)
+    exact_sensitivity = stated_number(mechanism, "sensitivity", sensitivity, 1)
     calls_of_search = int(_SHARE_THAT_SEARCHES * sample_count)
     calls = Calls(function, event, batch, bits, progress)
     if neighbours is None:
