@@ -10,13 +10,14 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from drawing import line, picture, text
 
 import dpgap
 from dpgap.releases.page import Scale
-from dpgap.releases.release import TableRelease, measured_in, rows_of, title_of
+from dpgap.releases.release import TableRelease, measured_in, title_of
+from dpgap.releases.rows import Row
 
 ROW = 30
 
@@ -56,8 +57,8 @@ def findings(release: TableRelease, sheet: Sheet) -> tuple[list[str], int]:
 
 def dots(release: TableRelease, top: int, sheet: Sheet) -> list[str]:
     """A dot and a band for each row, and brackets around ranks whose order is not sure."""
-    rows = rows_of(release)
-    scale = Scale.of([end for row in rows for end in (row["low"], row["high"])])
+    rows = list(release)
+    scale = Scale.of([end for row in rows for end in (row.low, row.high)])
     assert scale is not None
     bottom = top + ROW * len(rows)
 
@@ -71,7 +72,7 @@ def dots(release: TableRelease, top: int, sheet: Sheet) -> list[str]:
     units = measured_in(release.question)
     parts.append(text(sheet.left - 14, bottom + 20, units, "quiet end"))
     for row in rows:
-        parts += _row(row, top + ROW * row["rank"] - ROW / 2, across, sheet)
+        parts += _row(row, top + ROW * row.rank - ROW / 2, across, sheet)
     for group in (group for group in release.groups() if len(group) > 1):
         start, end = top + ROW * (group[0] - 1) + 4, top + ROW * group[-1] - 4
         parts.append(f'<path class="bracket" d="M40 {start}h-8V{end}h8"/>')
@@ -81,14 +82,12 @@ def dots(release: TableRelease, top: int, sheet: Sheet) -> list[str]:
     return [*parts, *(text(30, bottom + 50 + 20 * at, part, "quiet") for at, part in wrapped)]
 
 
-def _row(
-    row: dict[str, Any], y: float, across: Callable[[float], float], sheet: Sheet
-) -> list[str]:
-    estimate = row["estimate"]
+def _row(row: Row, y: float, across: Callable[[float], float], sheet: Sheet) -> list[str]:
+    estimate = row.estimate
     return [
-        text(66, y + 5, str(row["rank"]), "quiet end"),
-        text(78, y + 5, str(row["item"]), "strong"),
-        line(across(row["low"]), y, across(row["high"]), y, "band"),
+        text(66, y + 5, str(row.rank), "quiet end"),
+        text(78, y + 5, str(row.item), "strong"),
+        line(across(row.low), y, across(row.high), y, "band"),
         f'<circle class="dot" cx="{across(estimate):.1f}" cy="{y}" r="3"/>',
         text(sheet.width - 30, y + 5, f"{estimate:,.0f}", "strong end"),
     ]

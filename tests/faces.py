@@ -6,7 +6,7 @@ import numpy as np
 
 from dpgap.releases.page import page
 from dpgap.releases.release import Release
-from dpgap.releases.text import shown, to_csv
+from dpgap.releases.text import shown
 
 LEVELS = (0.5, 0.8, 0.95, 0.999)
 
@@ -18,7 +18,7 @@ def faces(release: Release) -> dict[str, Any]:
         "table": str(release),
         "in a notebook": release._repr_html_(),
         "page": page(release),
-        "csv": to_csv(release),
+        "csv": release.to_csv(),
         "on a terminal": shown(release, release.epsilon, "sales"),
         "frame": _frame(release),
         "dictionary": release.to_dict(),

@@ -89,7 +89,7 @@ def test_top_k_prints_a_table_the_budget_and_the_guarantee(folder: Path) -> None
     said = _run("top-k", *ASK, "-k", "2", "--method", "ranked")
     assert re.search(r"1\s+fig(\s+[34],\d{3}\.\d){3}\s", said)
     assert re.search(r"2\s+pea\s+[23],\d{3}\.\d", said)
-    assert "lead over" in said
+    assert "gap to" in said
     assert said.startswith(
         "Top 2: what, by who count\nBoth are surely among the top two (p < 0.001).\n"
         "The order of both is sure.\n"
@@ -100,13 +100,16 @@ def test_top_k_prints_a_table_the_budget_and_the_guarantee(folder: Path) -> None
     assert "a file of 5 items" in " ".join(said.split())
 
 
-def test_top_k_says_which_route_it_took_and_shows_no_gaps_of_a_set(folder: Path) -> None:
+def test_top_k_says_which_route_it_took_and_a_set_has_gaps_between_estimates_alone(
+    folder: Path,
+) -> None:
     said = " ".join(_run("top-k", *ASK, "-k", "2").split())
     assert "ε went: 1.2 % to look ahead, 15 % to choose the two, 83.8 % to measure them." in said
-    assert "gap to next" not in said
+    assert "gap to next" in said
     found = json.loads(_run("top-k", *ASK, "-k", "2", "--json"))
     assert found["route"] == "joint"
     assert [rank for rank, _ in found["looked"]] == [2, 5]
+    assert found["gaps"] == []
     assert found["lead"] > 0
     ranked = _run("top-k", *ASK, "-k", "2", "--method", "ranked", "--split", "0.3")
     assert "ε went: 30 % to rank the two, 70 % to measure them." in " ".join(ranked.split())
@@ -128,9 +131,8 @@ def test_json_has_the_items_the_budget_and_the_guarantee(folder: Path) -> None:
     assert [row["item"] for row in said["items"]] == ["fig", "pea"]
     assert [row["rank"] for row in said["items"]] == [1, 2]
     for row in said["items"]:
-        assert list(row) == [
-            *("rank", "item", "estimate", "low", "high", "gap", "lead", "give_or_take", "p")
-        ]
+        columns = ["rank", "item", "estimate", "low", "high", "gap", "give_or_take", "p"]
+        assert list(row) == columns
         assert row["low"] < row["estimate"] < row["high"]
     assert (said["epsilon_spent"], said["epsilon_remaining"]) == (1, 0)
     assert "ε = 1" in said["guarantee"]
@@ -185,7 +187,8 @@ def test_above_finds_items_and_says_what_is_left(folder: Path) -> None:
     assert sorted(row["item"] for row in said["items"]) == ["fig", "oat", "pea"]
     estimates = [row["estimate"] for row in said["items"]]
     assert estimates == sorted(estimates, reverse=True)
-    assert all(abs(row["gap"] + 1500 - row["estimate"]) < 400 for row in said["items"])
+    gaps = zip(said["gaps"], estimates, strict=True)
+    assert all(abs(gap + 1500 - estimate) < 400 for gap, estimate in gaps)
     assert 0 < said["epsilon_remaining"] < 1
     assert said["epsilon_spent"] + said["epsilon_remaining"] == pytest.approx(1)
     assert "above 1,500" in _run("above", *ASK, "--threshold", "1500", "-k", "3", "--plain")

@@ -13,7 +13,6 @@ import dpgap
 from dpgap.cli.main import app
 from dpgap.releases.document import BESIDE, SHOWN
 from dpgap.releases.page import page
-from dpgap.releases.text import to_csv
 
 KEPT = Path(__file__).parents[1] / "releases" / "documents"
 NAMES = sorted(path.stem for path in KEPT.glob("*.json"))
@@ -44,7 +43,7 @@ def test_every_kind_of_release_is_shown_in_every_output(name: str, folder: Path)
     assert release.guarantee in words
     assert release.made.words() in words
     assert Path("out.html").read_text("utf-8") == page(release)
-    assert Path("out.csv").read_bytes().decode() == to_csv(release)
+    assert Path("out.csv").read_bytes().decode() == release.to_csv()
     for sentence in getattr(release, "findings", ()):
         assert sentence in words
     shown = json.loads(_show(str(document), "--json").stdout)

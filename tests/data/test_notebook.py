@@ -12,7 +12,7 @@ from seams import long_case
 CELLS = [
     """
 import dpgap
-asked = {"unit": "who", "item": "what", "k": 1, "epsilon": 1000}
+asked = {"unit": "who", "item": "what", "k": 1, "epsilon": 20}
 best = dpgap.top_k("sold.csv", domain=["fig", "pea"], **asked)
 print(best.labels)
 """,
@@ -41,7 +41,7 @@ def test_a_notebook_asks_shows_and_draws(
     (said,) = asked
     assert said["text"] == "('pea',)\n"
     assert "Top 1: what, by who count" in _shown(shown, "text/html")
-    assert _shown(shown, "text/plain") == "<TableRelease: Top 1: what, by who count; ε = 1000>"
+    assert _shown(shown, "text/plain") == "<TableRelease: Top 1: what, by who count; ε = 20>"
     assert "ε&nbsp;=&nbsp;2 left." in _shown(budget, "text/html")
     assert _shown(drawn, "image/png")
 

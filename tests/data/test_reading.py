@@ -278,6 +278,7 @@ def test_threads_may_ask_the_same_frozen_counts() -> None:
     def ask() -> None:
         try:
             winners.extend(dpgap.top_k(answers, k=1, epsilon=1).labels for _ in range(20))
+            dpgap.above(answers, threshold=700, k=1, epsilon=1)
         except Exception as trouble:
             troubles.append(trouble)
 

@@ -26,7 +26,7 @@ MODULES = (reals, laws, top_k_kernel)
 def shorten(monkeypatch, width):
     """Words have so many bits, and a sign above them."""
     most = (1 << width) - 1
-    short = {"_FRACTION_BITS": width, "WHOLE": most + 1, "LOW_BITS": most}
+    short = {"_FRACTION_BITS": width, "DENOMINATOR": most + 1, "LOW_BITS": most}
     short |= {"LOW_MASK": np.uint64(most), "SIGN_PLACE": np.uint64(width)}
     for module, (name, value) in itertools.product(MODULES, short.items()):
         if hasattr(module, name):

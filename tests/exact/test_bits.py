@@ -161,14 +161,13 @@ def _aes(key: bytes, place: bytes, count: int) -> bytes:
 def test_a_key_is_replaced_when_it_has_served_long_enough(monkeypatch):
     monkeypatch.setattr(randomness, "_WORDS_PER_KEY", 10)
     keys = []
-    monkeypatch.setattr(
-        randomness._SecureBits, "_key", lambda self, key: keys.append(key) or _keep(self, key)
-    )
+    start_stream = randomness.Bits._start_stream
 
-    def _keep(self: randomness.Bits, key: bytes) -> None:
-        original(self, key)
+    def _recorded(self: randomness.Bits, key: bytes) -> None:
+        keys.append(key)
+        start_stream(self, key)
 
-    original = randomness.Bits._key
+    monkeypatch.setattr(randomness._SecureBits, "_start_stream", _recorded)
     bits = randomness._SecureBits()
     for _ in range(5):
         bits.words(11)

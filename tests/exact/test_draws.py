@@ -49,7 +49,7 @@ def test_a_million_floors_follow_the_law_and_no_law_nearby(law: Law):
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_single_floors_follow_the_same_law(law: Law):
     bits = InsecureSeededBits(12)
-    count = 20_000 if law.words > 1 else 100_000
+    count = 20_000 if law.words_per_draw > 1 else 100_000
     samples = np.array([law.floor(bits) for _ in range(count)])
     assert _p_value(law, samples, 1.0) > LEVEL
     assert _p_value(law, samples, 1.1) < LEVEL
@@ -59,7 +59,7 @@ def test_single_floors_follow_the_same_law(law: Law):
 def test_the_fall_back_alone_gives_the_very_same_floors(law: Law, monkeypatch):
     quick = law.floors(InsecureSeededBits(13), 1_000)
     monkeypatch.setattr(type(law), "size_bounds", _nothing_known)
-    monkeypatch.setattr(exact, "quick_exponential", lambda read, whole: (0.0, 1e6))
+    monkeypatch.setattr(exact, "quick_exponential", lambda numerator, denominator: (0.0, 1e6))
     slow = law.floors(InsecureSeededBits(13), 1_000)
     assert (quick == slow).all()
 
@@ -73,7 +73,7 @@ def _nothing_known(law: Law, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 @settings(max_examples=60, deadline=None)
 @given(words=st.lists(WORDS, min_size=3, max_size=3), seed=st.integers(0, 9))
 def test_bounds_enclose_the_draw_at_every_level(law: Law, words: list[int], seed: int):
-    words = words[: law.words]
+    words = words[: law.words_per_draw]
     low, high = law.bounds(np.array(words, dtype=np.uint64)[:, None])
     draw = law.real(words, InsecureSeededBits(seed))
     finest = draw(3)

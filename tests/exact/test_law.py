@@ -39,14 +39,14 @@ def whole_noise(monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize("law", REAL, ids=repr)
 def test_floats_for_simulation_follow_the_law_and_no_law_nearby(law: RealLaw):
-    noise = law.from_uniforms(np.random.default_rng(21).random((law.words, 400_000)))
+    noise = law.from_uniforms(np.random.default_rng(21).random((law.words_per_draw, 400_000)))
     assert stats.kstest(noise, lambda at: 1 - law.tail(at)).pvalue > LEVEL
     assert stats.kstest(noise * 1.03, lambda at: 1 - law.tail(at)).pvalue < LEVEL
 
 
 @pytest.mark.parametrize("law", REAL, ids=repr)
 def test_no_draw_is_larger_than_its_first_word_allows(law: RealLaw):
-    words = InsecureSeededBits(22).words(law.words, 20_000)
+    words = InsecureSeededBits(22).words(law.words_per_draw, 20_000)
     low, _ = law.bounds(words)
     exponential, _ = ExponentialNoise(law.scale).bounds(words[:1])
     most = exponential + float(law.overshoot) + 1e-6

@@ -176,10 +176,10 @@ def test_facts_that_contradict_the_mechanism_are_refused():
 def test_a_release_prints_its_set_its_lead_and_its_promise():
     release = dpgap.JointTopK(2, 1000, monotonic=True).release(ANSWERS, labels=list("abcde"))
     shown = str(release)
-    assert "\nlabel\n    b\n    d\n" in shown
+    assert "\nitem\n   b\n   d\n" in shown
     assert f"leads all others by {release.lead:.1f}" in shown
     assert "not the true top set" in release._repr_html_()
-    assert release.to_frame().columns.tolist() == ["label"]
+    assert release.to_frame().columns.tolist() == ["rank", "item", "gap", "p"]
     told = release.to_dict()
     assert (told["indices"], told["lead"]) == ([1, 3], release.lead)
 

@@ -193,7 +193,8 @@ def test_a_ledger_archives_what_a_run_answered_and_the_key_hands_it_out(
     assert p_values == pytest.approx([answer.p_value for answer in above])
     assert (again.spent, again.epsilon) == (run.spent, 1)
     assert again.made.ledger.entry == before.value.answered.entry
-    assert ("threshold" in again.columns()) == (lines is not None)
+    lines_of_rows = [float(answer.threshold or 1000) for answer in above]
+    assert again.columns()["threshold"] == lines_of_rows
     assert str(dpgap.read_release(again.to_json())) == str(again)
     assert ledger.verify() == []
 

@@ -24,7 +24,7 @@ NOISES = ("laplace", "exponential", "staircase")
 
 def _program(mechanism: dpgap.NoisyTopK, answers: list[int], seed: int):
     bits = InsecureSeededBits(seed)
-    words = bits.words(mechanism.law.words, len(answers))
+    words = bits.words(mechanism.law.words_per_draw, len(answers))
     return mechanism.run(answers, RealNoise(mechanism.law.reals(words, bits)))
 
 

@@ -113,7 +113,7 @@ def test_a_total_has_a_document_words_and_a_page() -> None:
     assert (
         found == f"With this limit, the total paid is {low:,.1f} to {high:,.1f} (95 % confidence)."
     )
-    assert list(release.to_frame().columns) == ["estimate", "95% low", "95% high"]
+    assert list(release.to_frame().columns) == ["estimate", "low", "high"]
     assert "Total: paid" in release._repr_html_() + _page(release)
     assert "Each unit adds at least 0 and at most 50." in release.guarantee
 

@@ -14,8 +14,7 @@ import pytest
 
 import dpgap
 from dpgap.releases.page import page
-from dpgap.releases.release import rows_of
-from dpgap.releases.text import shown, to_csv
+from dpgap.releases.text import shown
 
 COUNTS = [900, 700, 690, 300, 100, 90, 10]
 
@@ -78,24 +77,23 @@ def test_different_groups_are_in_the_true_order_as_often_as_promised():
 def test_whatever_is_shown_is_ordered_by_estimate_and_leads_are_differences_of_estimates():
     release = dpgap.measured_top_k([500] * 30, 10, "0.5", monotonic=True)
     assert (np.diff(release.estimates) > 0).any()  # or this shows nothing
-    rows = rows_of(release)
-    estimates = [row["estimate"] for row in rows]
+    rows = list(release)
+    estimates = [row.estimate for row in rows]
     assert estimates == sorted(estimates, reverse=True)
     frame = release.to_frame()
     assert frame["estimate"].tolist() == estimates
-    assert frame["index"].tolist() == release.indices[release.order].tolist()
+    assert frame["item"].tolist() == release.indices[release.order].tolist()
     for rank, (row, below) in enumerate(pairwise(rows), start=1):
-        assert row["lead"] == row["estimate"] - below["estimate"]
+        assert row.gap == row.estimate - below.estimate
         found = release.difference(rank, rank + 1)
-        assert row["lead"] - row["give_or_take"] <= found.low + 1e-9
-        assert row["lead"] + row["give_or_take"] >= found.high - 1e-9
-    assert rows[-1]["lead"] is rows[-1]["give_or_take"] is None
+        assert row.gap - row.give_or_take <= found.low + 1e-9
+        assert row.gap + row.give_or_take >= found.high - 1e-9
+    assert rows[-1].gap is rows[-1].give_or_take is None
 
 
 def test_the_selections_own_gaps_stay_with_their_items():
     release = dpgap.measured_top_k([500] * 30, 10, "0.5", monotonic=True)
-    gaps = dict(zip(release.indices.tolist(), release.gaps.tolist(), strict=True))
-    assert {row["item"]: row["gap"] for row in rows_of(release)} == gaps
+    assert release.gaps.size == len(release) == 10
     assert release.to_dict()["gaps"] == release.gaps.tolist()
 
 
@@ -124,21 +122,21 @@ def test_where_everything_is_selected_a_table_keeps_the_gaps_in_the_order_of_sel
     release = dpgap.top_k(SOLD, **ASKED, k=8)
     assert release.gaps.size == 7
     assert (release.p_values == 0).all()
-    assert all(row["gap"] is None for row in rows_of(release))
     assert (np.diff(release.estimates) <= 0).all()
 
 
-def test_headings_are_the_same_in_every_form(monkeypatch: pytest.MonkeyPatch):
+def test_columns_and_headings_are_the_same_in_every_form(monkeypatch: pytest.MonkeyPatch):
     release = dpgap.top_k(SOLD, **ASKED, k=5)
-    numbers = ["estimate", "95% low", "95% high", "lead over next", "give or take", "p"]
-    headings = ["rank", "item", *numbers]
-    assert list(release.to_frame().columns) == headings
-    assert next(csv.reader(io.StringIO(to_csv(release))))[: len(headings)] == headings
+    columns = list(release[0]._fields)
+    assert columns[2:] == ["estimate", "low", "high", "gap", "give_or_take", "p"]
+    assert list(release.to_frame().columns) == columns
+    assert next(csv.reader(io.StringIO(release.to_csv())))[: len(columns)] == columns
+    headings = ["rank", "item", "estimate", "95% low", "95% high", "gap to next", "give or take"]
     for form in (page(release), release._repr_html_()):
-        assert re.findall(r"<th scope=.col.[^>]*>(.*?)</th>", form) == headings[:-1]
+        assert re.findall(r"<th scope=.col.[^>]*>(.*?)</th>", form) == headings
     monkeypatch.setenv("COLUMNS", "200")
     head = next(line for line in shown(release, None).splitlines() if "estimate" in line)
-    assert [part.strip() for part in head.split("  ") if part.strip()] == headings[:-1]
+    assert [part.strip() for part in head.split("  ") if part.strip()] == headings
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
@@ -147,10 +145,10 @@ def test_a_terminal_of_any_width_shows_every_number(width: int, monkeypatch: pyt
     release = dpgap.top_k(SOLD, **ASKED, k=5)
     text = shown(release, None)
     assert max(map(len, text.splitlines())) <= width
-    for row in rows_of(release):
-        low, high = math.floor(row["low"] * 10) / 10, math.ceil(row["high"] * 10) / 10  # outwards
-        off = row["give_or_take"] and math.ceil(row["give_or_take"] * 10) / 10
-        for value in (row["estimate"], low, high, row["lead"], off):
+    for row in release:
+        low, high = math.floor(row.low * 10) / 10, math.ceil(row.high * 10) / 10  # outwards
+        off = row.give_or_take and math.ceil(row.give_or_take * 10) / 10
+        for value in (row.estimate, low, high, row.gap, off):
             assert value is None or f"{value:,.1f}" in text
 
 

@@ -16,8 +16,7 @@ from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.shells import shells
 from dpgap.releases.findings import is_mostly_noise
-from dpgap.releases.release import Measured, rows_of
-from dpgap.releases.text import to_csv
+from dpgap.releases.release import Measured
 from faces import faces
 from seams import bits_are
 
@@ -129,8 +128,8 @@ def test_some_may_be_0_and_groups_are_named():
 def test_ranks_are_by_estimate_and_leads_go_with_their_items():
     release = _release([10.0, 900.0, 500.0], [1.0, 90.0, 80.0])
     assert "Two of the three are surely among the top three: ranks 1 and 2." in release.findings
-    assert release.columns()["index"] == release.indices[[1, 2, 0]].tolist()
-    assert release.columns()["p"] == release.p_values[[1, 2, 0]].tolist()
+    assert [row.item for row in release] == release.indices[[1, 2, 0]].tolist()
+    assert [row.p for row in release] == release.p_values[[1, 2, 0]].tolist()
 
 
 def test_an_estimate_outside_its_interval_is_explained():
@@ -359,11 +358,11 @@ def test_the_order_of_what_may_not_belong_is_that_of_what_is_shown():
 
 def test_an_interval_without_a_lower_end_is_shown_as_at_most_its_upper_end():
     release = _read_off([900, 600, *[300] * 40], 3)
-    cells, (*_, last) = release.cells(), rows_of(release)
-    assert (last["low"], cells["95% low"][-1]) == (None, "–")
-    assert cells["95% high"][-1] == f"≤ {last['high']:.0f}"
+    cells, (*_, last) = release.cells(), release
+    assert (last.low, cells["95% low"][-1]) == (None, "–")
+    assert cells["95% high"][-1] == f"≤ {last.high:.0f}"
     assert not any("≤" in cell for cell in cells["95% high"][:-1])
-    assert "≤" not in to_csv(release) + release.to_json()
+    assert "≤" not in release.to_csv() + release.to_json()
 
 
 def _paid(amounts: list[Any]) -> Any:
@@ -382,9 +381,11 @@ def test_totals_near_0_of_a_column_of_text_may_be_those_of_amounts_that_are_no_n
     assert not any("text such as" in each for each in _same_again(_paid(["16.48"] * 900)))
     typed = polars.DataFrame({"what": ["fig"] * 900, "paid": [0.0] * 900})
     asked = {"item": "what", "domain": ["fig", "pea"], "sum": "paid", "at_most": 50}
-    said = _same_again(dpgap.top_k(typed, unit="row", k=1, epsilon=1, **asked))
-    assert not any("text such as" in each for each in said)
-    assert "This is mostly noise: its value may be 0." in " ".join(said)
+    findings: list[str] = []
+    for _ in range(12):  # in one of eleven, the noise looks like a value
+        findings += _same_again(dpgap.top_k(typed, unit="row", k=1, epsilon=1, **asked))
+    assert not any("text such as" in finding for finding in findings)
+    assert "This is mostly noise: its value may be 0." in findings
 
 
 def test_nothing_above_a_line_says_so_too():

@@ -13,7 +13,7 @@ import dpgap
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.mechanisms.histogram import Wanted
 from dpgap.releases.findings import findings
-from dpgap.releases.release import Measured, MechanismUsed, rows_of
+from dpgap.releases.release import Measured, MechanismUsed
 from faces import arrays, faces
 from seams import bits_are
 
@@ -96,10 +96,10 @@ def test_groups_are_those_whose_ends_do_not_overlap():
 
 def test_rows_say_how_far_a_lead_may_be_off_where_anything_can_be_said():
     release = _release(k=5)
-    rows = rows_of(release)
+    rows = list(release)
     found = release.difference(1, 2)
-    assert rows[0]["give_or_take"] == max(rows[0]["lead"] - found.low, found.high - rows[0]["lead"])
-    assert [row["give_or_take"] is None for row in rows] == [False, False, True, True, True]
+    assert rows[0].give_or_take == max(rows[0].gap - found.low, found.high - rows[0].gap)
+    assert [row.give_or_take is None for row in rows] == [False, False, True, True, True]
 
 
 def test_where_all_is_returned_the_noise_alone_counts():

@@ -200,16 +200,16 @@ def test_whole_numbers_have_no_point_unless_another_number_of_the_table_has() ->
         assert not re.search(r"\d\.0", shown[: shown.index("differential privacy")])
     values = np.array([1.0, 2.5])
     mixed = replace(dpgap.CountHull(1, monotonic=True).release([1, 2]), values=values)
-    assert mixed.cells()["value"] == mixed.cells()["value"] == ["1.0", "2.5"]
-    assert mixed.columns()["low"][0].is_integer()
-    assert re.fullmatch(r"-\d+\.0", mixed.cells()["low"][0])
+    assert mixed.cells()["estimate"] == ["1.0", "2.5"]
+    assert mixed[0].low.is_integer()
+    assert re.fullmatch(r"-\d+\.0", mixed.cells()["95% low"][0])
 
 
 def test_a_name_is_written_in_one_way_wherever_it_is_shown() -> None:
     labels = ["fig\x1b[2J", "", ("pea", np.int64(3)), None]
     release = dpgap.NoisyTopK(4, 1000).release([900, 600, 300, 0], labels=labels)
     written = [r"fig\x1b[2J", '""', "['pea', 3]", "None"]
-    assert release.cells()["label"] == release.cells()["label"] == written
+    assert release.cells()["item"] == written
     assert r"fig\x1b[2J" in str(release)
 
 
@@ -220,11 +220,11 @@ def test_a_set_has_one_p_value_which_is_of_no_row() -> None:
     )
     assert joint.is_proved_as_a_set
     assert not ranked.is_proved_as_a_set
-    assert "p" in ranked.columns()
-    assert set(joint.columns()["p"]) == {None}
+    assert None not in {row.p for row in ranked}
+    assert {row.p for row in joint} == {None}
     assert joint.set_p_value is not None
 
 
 def test_a_label_that_is_a_number_keeps_its_digits() -> None:
     named = dpgap.NoisyTopK(1, 9).release([1, 5000], labels=[0.25, 1.75])
-    assert named.cells()["label"] == named.cells()["label"] == ["1.75"]
+    assert named.cells()["item"] == ["1.75"]

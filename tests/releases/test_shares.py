@@ -90,8 +90,9 @@ def test_half_the_confidence_is_a_shorter_interval_and_both_name_their_level() -
     wide, short = top.shares(whole), top.shares(whole, level=0.5)
     for one, other in zip(wide.items, short.items, strict=True):
         assert one.high - one.low > other.high - other.low
-    assert list(wide.to_frame().columns) == ["item", "share", "95% low", "95% high"]
-    assert list(short.to_frame().columns) == ["item", "share", "50% low", "50% high"]
+    for shares, level in ((wide, 95), (short, 50)):
+        assert list(shares.to_frame().columns) == ["item", "share", "low", "high"]
+        assert list(shares.cells()) == ["item", "share", f"{level}% low", f"{level}% high"]
     with pytest.raises(ValueError, match="level"):
         top.shares(whole, level=1.5)
 

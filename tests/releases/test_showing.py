@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.releases.release import rows_of
 from every_kind import RELEASES
 from releases_to_show import SESSION, released, session, visits
 from seams import bits_are
@@ -90,7 +89,7 @@ def test_a_plot_has_estimates_with_intervals_and_the_largest_on_top() -> None:
     names = _names(ax)
     assert names == [f"a name of a…number {at}" for at in range(3)]
     (dots,) = (line for line in ax.lines if line.get_marker() == "o")
-    assert dots.get_xdata() == pytest.approx([row["estimate"] for row in rows_of(release)])
+    assert dots.get_xdata() == pytest.approx([row.estimate for row in release])
     (bands,) = (each for each in ax.containers if hasattr(each, "has_xerr"))
     ends = [path.vertices[:, 0].tolist() for path in bands.lines[2][0].get_paths()]
     assert np.array(ends) == pytest.approx(release.interval()[release.order])
@@ -137,7 +136,7 @@ def test_a_dot_outside_of_its_interval_leaves_the_interval_where_it_is() -> None
 def test_a_plot_of_gaps_of_groups_and_of_counts_has_their_units() -> None:
     gaps = dpgap.NoisyTopK(2, 1).release([5, 900, 300], labels=["a", "b", "c"])
     assert _names(gaps.plot(ax := _axes())) == ["b", "c"]
-    assert ax.get_xlabel() == "lead over the next"
+    assert ax.get_xlabel() == "gap to the next"
     assert [bar.get_width() for bar in ax.patches] == gaps.gaps.tolist()
     above = dpgap.SparseVector(100, 3, 50).release([10, 2000, 5, 800])
     assert _names(above.plot(ax := _axes())) == ["answer 1", "answer 3"]

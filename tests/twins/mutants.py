@@ -16,6 +16,7 @@ from unittest import mock
 import duckdb
 import narwhals as nw
 import numpy as np
+import pyarrow
 from pandas.api.types import infer_dtype
 
 from dpgap.data import counts, domain, query, sources, values
@@ -49,14 +50,20 @@ class Mutant(NamedTuple):
     """A pattern of what the difference that is found says."""
 
 
-def _counted_in_sqlite() -> AbstractContextManager[Any]:
-    """Rows are grouped by what SQLite stores, before anything is read."""
-    right = counts._with_rows_of_sqlite
+def _typed_by_a_row_of_sqlite() -> AbstractContextManager[Any]:
+    """The last row decides whether a column has floats; then 1 is the item 1.0."""
+    right = SQLiteRows.select
 
-    def grouped_there(source: Source, names: Any) -> Source:
-        return right(source, names) if isinstance(source.table, SQLiteRows) else source
+    def select(rows: SQLiteRows, *names: str) -> pyarrow.Table:
+        table = right(rows, *names)
+        for place, name in enumerate(table.column_names):
+            texts = table.column(name).to_pylist()
+            if texts and "." in str(texts[-1]):
+                floats = [None if text is None else f"{text}.0" for text in texts]
+                table = table.set_column(place, name, [floats])
+        return table
 
-    return mock.patch.object(counts, "_with_rows_of_sqlite", grouped_there)
+    return mock.patch.object(SQLiteRows, "select", select)
 
 
 def _order_by_absence(kind: Any) -> Callable[[], AbstractContextManager[Any]]:
@@ -450,7 +457,7 @@ MUTANTS: dict[str, Mutant] = {
     "floats-with-a-point": Mutant(
         _floats_with_a_point, "pandas-objects", "unknown", 28, "counts move"
     ),
-    "counted-in-sqlite": Mutant(_counted_in_sqlite, "sqlite", "counts", 23, "only one is refused"),
+    "typed-by-a-row": Mutant(_typed_by_a_row_of_sqlite, "sqlite", "counts", 29, "counts move"),
     "dollar": Mutant(_dollar, "polars", "counts", 13, _TWO),
     "coin": Mutant(_coin_beside_the_largest, "pandas", "first", 2, "coin has nothing to do"),
     "divided-by-nothing": Mutant(

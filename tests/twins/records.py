@@ -24,6 +24,7 @@ _PLAIN = [
     (r"[0-9a-f]{16,}", "?"),  # a salt, a name of a file
     (r"#\d+L?\b", ""),  # which expression of Spark's
     (r"\b([a-z_]+_)(?:[0-9a-f]{8,}|[0-9a-z]{26})(?:_\d+)?\b", r"\1name"),
+    (r"\bdpgap-[0-9a-z_]{8}\b", "dpgap-name"),  # a temporary folder
     (r"\s+", " "),
 ]
 _ARITHMETIC = (

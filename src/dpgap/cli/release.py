@@ -133,9 +133,7 @@ class Output(NamedTuple):
         """The text for a file of this kind."""
         if kind == "html":
             return release.to_html(title=self.title)
-        from dpgap.releases.text import to_csv
-
-        return to_csv(release)
+        return release.to_csv()
 
 
 def input_files(table: str, domain: str, ledger: str | None) -> Inputs:

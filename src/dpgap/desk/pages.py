@@ -28,7 +28,6 @@ from dpgap.exact.parameters import readable_down, readable_up
 from dpgap.releases.document import read_archived
 from dpgap.releases.ledger_page import ledger_values
 from dpgap.releases.page import STYLE, environment
-from dpgap.releases.text import to_csv
 
 _FIELDS = 40
 _AT_ONCE = 12
@@ -214,7 +213,7 @@ router = APIRouter(include_in_schema=False)
 _WRITTEN: dict[str, tuple[str, Callable[[str], str]]] = {
     "json": ("application/json", str),
     "html": ("text/html", lambda document: read_archived(document).to_html()),
-    "csv": ("text/csv", lambda document: to_csv(read_archived(document))),
+    "csv": ("text/csv", lambda document: read_archived(document).to_csv()),
 }
 """The formats of a download, by the ending of its name."""
 

@@ -34,21 +34,12 @@ averaged over the line.
 
 import math
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpgap.estimates.normal import is_tabled, log_ndtr, ndtr, rough_log_ndtr, tabled_log_ndtr
 from dpgap.exact.reals import Floats, Integers, without_float_errors
-
-# --------------------------------------------------------------------------------------------------
-# The line that winners had to beat: what is known of it before looking at them.
-#
-# After a Top-K it is the best loser's noisy answer, of which nothing is known; after a Sparse
-# Vector it is the noisy threshold. The error that all measurements share has the same effect as a
-# shift of the line, so here the line includes this error.
-
 
 NEGLIGIBLE = 25.0
 """A value of the line that is e^this times less likely than the likeliest is left out."""
@@ -62,9 +53,9 @@ class UnknownLine:
 
     shared_deviation: float
 
-    def range(self, least: Floats, most: Floats, deviation: float) -> tuple[Floats, Floats]:
-        """The range to search for the line, given the least and the most by measurements."""
-        return least - REACH * deviation, most + 4 * deviation
+    def range(self, lowest: Floats, highest: Floats, deviation: float) -> tuple[Floats, Floats]:
+        """The range to search for the line, given the lowest and highest by measurements."""
+        return lowest - REACH * deviation, highest + 4 * deviation
 
     def decay(self) -> tuple[float, float]:
         """A value from which the line gets less and less likely, and the e-folds per unit."""
@@ -87,9 +78,9 @@ class NoisyThreshold:
     scale: float
     shared_deviation: float
 
-    def range(self, least: Floats, most: Floats, deviation: float) -> tuple[Floats, Floats]:
+    def range(self, lowest: Floats, highest: Floats, deviation: float) -> tuple[Floats, Floats]:
         shared = REACH * self.shared_deviation
-        low = np.maximum(least - REACH * deviation, self.threshold - shared)
+        low = np.maximum(lowest - REACH * deviation, self.threshold - shared)
         high = self.threshold + shared + 2 * NEGLIGIBLE * self.scale
         return low, np.maximum(low + 2 * REACH * deviation, high)
 
@@ -99,29 +90,28 @@ class NoisyThreshold:
 
     def log_density(self, line: Floats) -> Floats:
         over = line - self.threshold
-        logs: Floats = tabled_log_ndtr(self._place(over)) - over / self.scale
+        logs: Floats = tabled_log_ndtr(self._in_deviations(over)) - over / self.scale
         return logs
 
     def shared_error(self, line: Floats) -> tuple[Floats, Floats]:
         """A normal error, given its sum with exponential noise: the line above the threshold."""
         shared = self.shared_deviation
-        place = self._place(line - self.threshold)
-        hazard = _density_over(place, tabled_log_ndtr(place))
-        left = np.clip(1 - place * hazard - hazard**2, 0.0, 1.0)
-        return shared**2 / self.scale - shared * hazard, shared**2 * left
+        x = self._in_deviations(line - self.threshold)
+        hazard = _density_over(x, tabled_log_ndtr(x))
+        remaining_share = np.clip(1 - x * hazard - hazard**2, 0.0, 1.0)
+        return shared**2 / self.scale - shared * hazard, shared**2 * remaining_share
 
-    def _place(self, over: Floats) -> Floats:
+    def _in_deviations(self, over: Floats) -> Floats:
         shared = self.shared_deviation
         return over / shared - shared / self.scale
 
 
 Line = UnknownLine | NoisyThreshold
-"""What is known of the line before the winners are looked at."""
+"""What is known of the line before the winners are looked at.
 
-
-# --------------------------------------------------------------------------------------------------
-# Estimates that know who was selected: measurements and gaps, given that these answers won.
-
+The error that all measurements share has the same effect as a shift of the line, so here the line
+includes this error.
+"""
 
 _ROUGH_POINTS = 12
 _POINTS = ((6.5, 20), (10.0, 24), (15.0, 34), (28.0, 56), (80.0, 160))
@@ -137,7 +127,7 @@ _WIDE_FOR_ONE = 28.0
 _STEEP = 8.0
 """A range of fewer s (`_WIDE_FOR_ONE`) is not narrowed for a single run, if the likelihood falls by
 fewer e-folds in an s (`_STEEP`): its points are good to 1e-6 s, and a call costs more than it."""
-_LEAST = 1e-300
+_SMALLEST_LIKELIHOOD = 1e-300
 _CLEAR = 9.0
 """An answer this many s above the line did not win by luck: D is below 1e-17."""
 _LARGEST_TILT = 6.0
@@ -173,12 +163,16 @@ def after_selection(
     is_plain = (tilts.max(axis=1) < _LARGEST_TILT) & (high - low < _FARTHEST * deviation)
     means, variances = np.full((2, *measurements.shape), np.nan)
     for in_logs in (False, True):
-        rows = np.flatnonzero(np.isnan(means + variances).any(axis=1) if in_logs else is_plain)
+        if in_logs:
+            needs_estimates = np.isnan(means + variances).any(axis=1)
+        else:
+            needs_estimates = is_plain
+        rows = np.flatnonzero(needs_estimates)
         for start in range(0, rows.size, at_once):
-            some = rows[start : start + at_once]
-            part = winners.of(some)._replace(in_logs=in_logs)
-            ends = _narrowed(part, line, low[some], high[some])
-            means[some], variances[some] = _averaged(part, line, *ends)
+            batch = rows[start : start + at_once]
+            part = winners.of(batch)._replace(in_logs=in_logs)
+            low_ends, high_ends = _narrowed(part, line, low[batch], high[batch])
+            means[batch], variances[batch] = _averaged(part, line, low_ends, high_ends)
     return Estimates(means, variances)
 
 
@@ -201,7 +195,9 @@ class _Winners(NamedTuple):
         if rows.size == len(self.measurements):
             return self
         return self._replace(
-            measurements=self.measurements[rows], starts=self.starts[rows], tilts=self.tilts[rows]
+            measurements=self.measurements[rows],
+            starts=self.starts[rows],
+            tilts=self.tilts[rows],
         )
 
 
@@ -213,17 +209,20 @@ def _range(winners: _Winners, line: Line) -> tuple[Floats, Floats]:
     clear depends on where the range ends. So the largest one, two, … winners are taken as clear in
     turn, and the smallest end counts.
     """
-    s, tilts = winners.deviation, winners.tilts
+    s = winners.deviation
+    tilts = winners.tilts
     top = winners.starts.max(axis=1)
-    low, most = line.range(top - tilts.sum(axis=1) * s, winners.measurements.max(axis=1), s)
-    starts, rate = line.decay()
-    begin = np.maximum(top + (tilts.max(axis=1) + REACH) * s, starts)
+    lowest = top - tilts.sum(axis=1) * s
+    low, high = line.range(lowest, winners.measurements.max(axis=1), s)
+    decay_start, rate = line.decay()
+    begin = np.maximum(top + (tilts.max(axis=1) + REACH) * s, decay_start)
     order = np.argsort(-winners.measurements, axis=1)
     order += np.arange(top.size)[:, None] * tilts.shape[1]  # flat arrays are indexed quickest
     falls = tilts.take(order).cumsum(axis=1) + rate * s
     ends = begin[:, None] + NEGLIGIBLE * s / falls
-    clear = winners.measurements.take(order) > ends + _CLEAR * s
-    return low, np.minimum(np.where(clear, ends, np.inf).min(axis=1), most)
+    is_clear = winners.measurements.take(order) > ends + _CLEAR * s
+    smallest_end = np.where(is_clear, ends, np.inf).min(axis=1)
+    return low, np.minimum(smallest_end, high)
 
 
 def _narrowed(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple[Floats, Floats]:
@@ -236,7 +235,8 @@ def _narrowed(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple
     if is_narrow and winners.tilts.sum() < _STEEP:
         return low, high
     low, high = _narrowed_once(winners, line, low, high)
-    for _ in range(_MOST_GRIDS if winners.in_logs else 1):
+    grids = _MOST_GRIDS if winners.in_logs else 1
+    for _ in range(grids):
         wide = np.flatnonzero(high - low > _WIDE * winners.unit)
         if not wide.size:
             break
@@ -248,38 +248,38 @@ def _narrowed_once(
     winners: _Winners, line: Line, low: Floats, high: Floats
 ) -> tuple[Floats, Floats]:
     rows = np.arange(low.size)
-    places = _between(low, high, _ROUGH_POINTS)
-    at = _Places(winners, places)
-    logs, *_ = at.close_likelihoods()
-    if not at.all_close:
-        of_close, logs = logs, rough_log_ndtr(at.over)
-        logs[at.close] = of_close
-    total = logs.sum(axis=1) + at.slopes() + line.log_density(places)
-    counts = total > total.max(axis=1, keepdims=True) - _NEGLIGIBLE
-    first = np.maximum(counts.argmax(axis=1) - 1, 0)
-    last = np.minimum(_ROUGH_POINTS - counts[:, ::-1].argmax(axis=1), _ROUGH_POINTS - 1)
-    return places[rows, first], places[rows, last]
+    points = _between(low, high, _ROUGH_POINTS)
+    on_grid = _WinnersOnGrid(winners, points)
+    logs, _, _ = on_grid.close_likelihoods()
+    if not on_grid.all_close:
+        logs = on_grid.with_close(rough_log_ndtr(on_grid.over), logs)
+    total = logs.sum(axis=1) + on_grid.slopes() + line.log_density(points)
+    matters = total > total.max(axis=1, keepdims=True) - _NEGLIGIBLE
+    first = np.maximum(matters.argmax(axis=1) - 1, 0)
+    last = np.minimum(_ROUGH_POINTS - matters[:, ::-1].argmax(axis=1), _ROUGH_POINTS - 1)
+    return points[rows, first], points[rows, last]
 
 
-def _between(low: Floats, high: Floats, points: int) -> Floats:
+def _between(low: Floats, high: Floats, count: int) -> Floats:
     """Evenly spaced points from low to high, one row for every run."""
-    places: Floats = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, points)
-    return places
+    points: Floats = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, count)
+    return points
 
 
-class _Places:
+class _WinnersOnGrid:
     """Winners (second axis) at several points of the line (third axis).
 
     A winner is *close* if it is not clear of the line at the last point.
     """
 
-    def __init__(self, winners: _Winners, places: Floats) -> None:
+    def __init__(self, winners: _Winners, points: Floats) -> None:
         s = winners.deviation
-        self.winners, self.places = winners, places
+        self.winners = winners
+        self.points = points
         under = winners.starts / s + winners.tilts
-        self.over = (places / s)[:, None, :] - under[:, :, None]
+        self.over = (points / s)[:, None, :] - under[:, :, None]
         """u − t"""
-        is_close = winners.measurements < places[:, -1:] + _CLEAR * s
+        is_close = winners.measurements < points[:, -1:] + _CLEAR * s
         self.all_close = winners.in_logs or bool(is_close.all())
         self.close: Any = ... if self.all_close else np.nonzero(is_close)
         """The index of the close ones in an array of all winners."""
@@ -287,12 +287,20 @@ class _Places:
     def slopes(self) -> Floats:
         """The logarithm of the product of all factors e^(−t·x), up to a constant."""
         fall = self.winners.tilts.sum(axis=1) / self.winners.deviation
-        logs: Floats = (self.places[:, :1] - self.places) * fall[:, None]
+        logs: Floats = (self.points[:, :1] - self.points) * fall[:, None]
         return logs
 
     def for_close(self, values: Floats) -> Floats:
         """The values of each run at each point, once for each of its close winners."""
-        return values[:, None, :] if self.all_close else values[self.close[0]]
+        if self.all_close:
+            return values[:, None, :]
+        repeated: Floats = values[self.close[0]]
+        return repeated
+
+    def with_close(self, logs: Floats, logs_of_close: Floats) -> Floats:
+        """The logarithms of all winners, with those of the close ones in their places."""
+        logs[self.close] = logs_of_close
+        return logs
 
     def mean_of_close(self, values: Floats, weights: Floats) -> Floats:
         """The mean of close winners' values over the line; 0 for the others."""
@@ -304,74 +312,81 @@ class _Places:
 
     def close_likelihoods(self) -> tuple[Floats, Floats, Floats]:
         """For the close winners, at points of the line: log G, β and φ(x − t)/G."""
-        measured = self.winners.measurements[self.close][..., None]
+        measurements = self.winners.measurements[self.close][..., None]
         tilt = self.winners.tilts[self.close][..., None]
-        x = (self.for_close(self.places) - measured) / self.winners.deviation
-        over, moved = self.over[self.close], x - tilt
+        x = (self.for_close(self.points) - measurements) / self.winners.deviation
+        over = self.over[self.close]
+        moved = x - tilt
         if self.winners.in_logs:
             log_below = log_ndtr(x) + tilt * (x - tilt / 2)
             logs = np.logaddexp(log_below, _log_stretch(moved, over))
             return logs, np.exp(log_below - logs), _density_over(moved, logs)
-        every = np.array([x, moved, over])
-        # All in one call, if the results are the same: the call itself takes most of the time.
-        parts = [every] if is_tabled(every) and is_tabled(over) else [every[:2], every[2:]]
-        chance, chance_moved, chance_over = chain.from_iterable(map(ndtr, parts))
+        arguments = np.array([x, moved, over])
+        if is_tabled(arguments) and is_tabled(over):  # one call takes less time than two
+            chance, chance_moved, chance_over = ndtr(arguments)
+        else:
+            chance, chance_moved = ndtr(arguments[:2])
+            chance_over = ndtr(over)
         below = np.exp(tilt * (x - tilt / 2)) * chance
-        total = np.maximum(chance_over + below - chance_moved, _LEAST)
+        total = np.maximum(chance_over + below - chance_moved, _SMALLEST_LIKELIHOOD)
         logs = np.log(total)
         return logs, below / total, _density_over(moved, logs)
 
 
-def _density_over(place: Floats, logs: Floats) -> Floats:
-    """φ(place) divided by the numbers that have these logarithms."""
-    density: Floats = np.exp(place * place * -0.5 - logs) * (1 / _ROOT_TWO_PI)
+def _density_over(x: Floats, logs: Floats) -> Floats:
+    """φ(x) divided by the numbers that have these logarithms."""
+    density: Floats = np.exp(x * x * -0.5 - logs) * (1 / _ROOT_TWO_PI)
     return density
 
 
 def _log_stretch(low: Floats, high: Floats) -> Floats:
     """log(Φ(high) − Φ(low)) for low ≤ high, in the tails as well."""
-    mirrored = low > 0
-    low, high = np.where(mirrored, -high, low), np.where(mirrored, -low, high)
-    most = log_ndtr(high)
-    logs: Floats = most + np.log(-np.expm1(np.minimum(log_ndtr(low) - most, 0.0)))
+    is_right_tail = low > 0
+    lower = np.where(is_right_tail, -high, low)
+    upper = np.where(is_right_tail, -low, high)
+    log_upper = log_ndtr(upper)
+    log_ratio = np.minimum(log_ndtr(lower) - log_upper, 0.0)
+    logs: Floats = log_upper + np.log(-np.expm1(log_ratio))
     return logs
 
 
 def _averaged(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Means and variances, averaged over lines from low to high."""
-    kinds = np.searchsorted(_WIDTHS, (high - low) / winners.unit)
+    classes = np.searchsorted(_WIDTHS, (high - low) / winners.unit)
     means, variances = np.empty((2, *winners.measurements.shape))
-    for kind in set(kinds.tolist()):
-        rows = np.flatnonzero(kinds == kind)
-        places = _between(low[rows], high[rows], _POINTS[kind][1])
-        means[rows], variances[rows] = _averaged_at(places, winners.of(rows), line)
+    for width_class in set(classes.tolist()):
+        rows = np.flatnonzero(classes == width_class)
+        points = _between(low[rows], high[rows], _POINTS[width_class][1])
+        means[rows], variances[rows] = _averaged_at(points, winners.of(rows), line)
     return means, variances
 
 
-def _averaged_at(places: Floats, winners: _Winners, line: Line) -> tuple[Floats, Floats]:
+def _averaged_at(points: Floats, winners: _Winners, line: Line) -> tuple[Floats, Floats]:
     """Means and variances, averaged over these points of the line."""
-    s, at, tilts = winners.deviation, _Places(winners, places), winners.tilts
-    logs, below, at_line = at.close_likelihoods()
-    if not at.all_close:
-        of_close, logs = logs, tabled_log_ndtr(at.over)
-        logs[at.close] = of_close
-    logs_of_all = logs.sum(axis=1) + at.slopes() + line.log_density(places)
-    weights = np.exp(logs_of_all - logs_of_all.max(axis=1, keepdims=True))
+    s = winners.deviation
+    tilts = winners.tilts
+    on_grid = _WinnersOnGrid(winners, points)
+    logs, below, density_at_line = on_grid.close_likelihoods()
+    if not on_grid.all_close:
+        logs = on_grid.with_close(tabled_log_ndtr(on_grid.over), logs)
+    log_weights = logs.sum(axis=1) + on_grid.slopes() + line.log_density(points)
+    weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
     weights[:, [0, -1]] /= 2  # trapezoids
     weights /= weights.sum(axis=1, keepdims=True)
-    density = _density_over(at.over, logs)
-    at_lead, chance = _mean(density, weights), at.mean_of_close(below, weights)
-    slope = tilts * (1 - chance) - at_lead
-    shared, shared_variance = line.shared_error(places)
-    with_shared = weights * shared
-    common = with_shared.sum(axis=1)[:, None]
-    both = tilts * (common - at.mean_of_close(below, with_shared)) - _mean(density, with_shared)
+    density = _density_over(on_grid.over, logs)
+    mean_at_lead = _mean(density, weights)
+    mean_at_line = on_grid.mean_of_close(density_at_line, weights)
+    slope = tilts * (1 - on_grid.mean_of_close(below, weights)) - mean_at_lead
+    shared, shared_variance = line.shared_error(points)
+    weighted_error = weights * shared
+    mean_error = weighted_error.sum(axis=1)[:, None]
+    error_below = on_grid.mean_of_close(below, weighted_error)
+    slope_by_error = tilts * (mean_error - error_below) - _mean(density, weighted_error)
     squares = (weights * (shared**2 + shared_variance)).sum(axis=1)[:, None]
-    density *= at.over
-    at_line_too = at.mean_of_close(at_line, weights)
-    bend = tilts * (slope + at_line_too - at_lead) - _mean(density, weights)
-    shift = s * slope - common
-    variances = s**2 * (1 + bend) - 2 * s * both + squares - shift**2
+    density *= on_grid.over
+    bend = tilts * (slope + mean_at_line - mean_at_lead) - _mean(density, weights)
+    shift = s * slope - mean_error
+    variances = s**2 * (1 + bend) - 2 * s * slope_by_error + squares - shift**2
     return winners.measurements + shift, np.maximum(variances, 0.0)
 
 

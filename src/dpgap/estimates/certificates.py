@@ -53,9 +53,9 @@ class Evidence(NamedTuple):
         """
         if not self.leads:
             return np.zeros(count)
-        scales = np.array([*map(float, self.scales)])
-        own: Floats = np.exp(-np.maximum(np.array(self.leads), 0.0) / scales)
-        return np.array(np.broadcast_to(own, count))
+        scales = np.array(self.scales, dtype=np.float64)
+        chances: Floats = np.exp(-np.maximum(np.array(self.leads), 0.0) / scales)
+        return np.array(np.broadcast_to(chances, count))
 
 
 def belonging(p_values: Floats, level: float) -> Flags:
@@ -68,8 +68,9 @@ def belonging(p_values: Floats, level: float) -> Flags:
     [True, False, True]
     """
     order = np.argsort(p_values, axis=-1, kind="stable")
-    left = np.arange(p_values.shape[-1], 0, -1)
-    passes = np.take_along_axis(p_values, order, -1) <= -np.expm1(np.log(level) / left)
+    remaining = np.arange(p_values.shape[-1], 0, -1)
+    limits = -np.expm1(np.log(level) / remaining)
+    passes = np.take_along_axis(p_values, order, -1) <= limits
     belongs = np.zeros(p_values.shape, dtype=bool)
     np.put_along_axis(belongs, order, np.logical_and.accumulate(passes, axis=-1), -1)
     return belongs

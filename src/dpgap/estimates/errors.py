@@ -59,7 +59,9 @@ class MeasurementError:
         >>> round(error.half_width_of_pairs(10, 0.95), 2)  # Gamma(9), and three steps
         288.88
         """
-        return spread_within(self.law, count, level) * float(self.grid) if count > 1 else 0.0
+        if count == 1:
+            return 0.0
+        return spread_within(self.law, count, level) * float(self.grid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +113,9 @@ def gap_shortfall(law: Law, threshold_law: Law, grid: Fraction | None, chance: f
 
     The gap's noise on the grid is N − N₀, and its exact law is used.
     """
-    where = Grid(grid)
-    law, threshold_law = law.scaled(1 / where.step), threshold_law.scaled(1 / where.step)
+    lattice = Grid(grid)
+    law = law.scaled(1 / lattice.step)
+    threshold_law = threshold_law.scaled(1 / lattice.step)
 
     def is_enough(step: int) -> bool:
         return law.difference_tail(threshold_law, step) <= chance
@@ -120,7 +123,7 @@ def gap_shortfall(law: Law, threshold_law: Law, grid: Fraction | None, chance: f
     high = _REACH.start + bisect_left(_REACH, True, key=is_enough)
     centre = law.floor_mean - threshold_law.floor_mean
     # A true answer may be above the one on the grid.
-    return (high - centre) * where.width + where.rounding
+    return (high - centre) * lattice.width + lattice.rounding
 
 
 def around(values: Floats, half: float) -> Floats:
@@ -128,22 +131,23 @@ def around(values: Floats, half: float) -> Floats:
     return np.stack([values - half, values + half], axis=1)
 
 
-def ends_of_quotients(parts: Floats, whole: Floats, least: float, most: float) -> Floats:
-    """The ends of part/whole, for parts and a whole within their own ends; shape (k, 2).
+def ends_of_quotients(parts: Floats, total: Floats, lowest: float, highest: float) -> Floats:
+    """The ends of part/total, for parts and a total within their own ends; shape (k, 2).
 
-    All quotients are known to lie from `least` to `most`. If `least` is 0, parts and the whole are
-    not negative.
+    All quotients are known to lie from `lowest` to `highest`. If `lowest` is 0, parts and the total
+    are not negative.
 
     >>> ends_of_quotients(np.array([[10.0, 20.0]]), np.array([50.0, 100.0]), 0.0, 1.0).tolist()
     [[0.1, 0.4]]
     """
     ends = np.tile([-np.inf, np.inf], (len(parts), 1))
-    if whole[0] > 0 or whole[1] < 0:
-        quotients = (parts[:, :, None] / whole).reshape(-1, 4)
+    low, high = total
+    if low > 0 or high < 0:
+        quotients = (parts[:, :, None] / total).reshape(-1, 4)
         ends = np.stack([quotients.min(axis=1), quotients.max(axis=1)], axis=1)
-    elif least == 0 and whole[1] > 0:
-        ends[:, 0] = parts[:, 0] / whole[1]
-    clipped: Floats = np.clip(ends, least, most)
+    elif lowest == 0 and high > 0:
+        ends[:, 0] = parts[:, 0] / high
+    clipped: Floats = np.clip(ends, lowest, highest)
     return clipped
 
 
@@ -173,72 +177,36 @@ def laplace_sum_half_width(terms: tuple[tuple[float, int], ...], level: float) -
     weights = np.exp(-logs) / order
     weights = weights[weights > 1e-14]  # weights fall
     frequency = step * order[: weights.size]
-    low, high = 0.0, reach
+    low = 0.0
+    high = reach
     for _ in range(60):
         middle = (low + high) / 2
         inside = middle / reach + 2 / math.pi * float(weights @ np.sin(frequency * middle))
-        low, high = (middle, high) if inside < level else (low, middle)
+        if inside < level:
+            low = middle
+        else:
+            high = middle
     return high
 
 
-# --------------------------------------------------------------------------------------------------
-# How far measured values may be off from each other, for all pairs at once.
-#
-# Which two values a reader compares depends on the estimates, and so on the noise: the first and
-# the last are often first and last by luck. So an interval of a difference must hold for all pairs
-# at once. The *spread* of the noise is its largest value minus its smallest: the half-width is the
-# quantile of the spread at `level`. If values are compared with 0 or with a threshold, the
-# half-width is the quantile of the largest noise of all, up or down. The laws are those of
-# `dpgap.exact.laws` and `dpgap.exact.shells`, for continuous noise; on the grid the half-widths are
-# never too short.
-#
-# Measurements are drawn after the selection and independently of it. So this holds for the very
-# answers that were selected.
-
-
 class Difference(NamedTuple):
-    """By how much one answer is larger than another, and an interval that holds for all pairs."""
+    """By how much one answer is larger than another, and an interval that holds for all pairs.
+
+    Which two values a reader compares depends on the estimates, and so on the noise: the first and
+    the last are often first and last by luck. So an interval of a difference must hold for all
+    pairs at once. The *spread* of the noise is its largest value minus its smallest: the half-width
+    is the quantile of the spread at `level`. If values are compared with 0 or with a threshold, the
+    half-width is the quantile of the largest noise of all, up or down. The laws are those of
+    `dpgap.exact.laws` and `dpgap.exact.shells`, for continuous noise; on the grid the half-widths
+    are never too short.
+
+    Measurements are drawn after the selection and independently of it. So this holds for the very
+    answers that were selected.
+    """
 
     estimate: float
     low: float
     high: float
-
-
-# --------------------------------------------------------------------------------------------------
-# The error of a noisy count that was returned because it was large.
-#
-# A winner's noisy count y was returned because it reached a *line*: a stated threshold, or the best
-# loser's noisy count. Given the line, the noisy count has its own law, cut off below the line. So
-# an interval must hold every true count q for which y is not an extreme *among noisy counts that
-# reach the line*:
-#
-#     P(noisy ≥ y | noisy ≥ line) > a   and   P(noisy ≤ y | noisy ≥ line) > a,   a = (1 − level)/2.
-#
-# Far above the line this is the usual interval of the noise. Near the line, no small q can be
-# excluded: for any q, a noisy count that reached the line is likely to be just over it. So if the
-# lead over the line is less than about scale · ln(1/a) (3.7 scales at 95 %), there is no lower end,
-# only "at most". The upper end is never below the noisy count itself.
-#
-# Noisy counts are whole numbers, and may be on the line. Those on a *stated* line are returned.
-# Those that tie with the best loser are returned if their coin (uniform from 0 to 1) is above the
-# loser's coin c. In both cases a noisy count on the line is returned with chance 1 − c. (For a
-# stated line, c is 0.) Noisy counts with independent coins are as private as noisy counts alone, so
-# c may be released; it is kept to 24 binary places, rounded down. Both ends fall as c rises. So the
-# upper end uses the smallest possible c, and the lower end the largest. A c that was not kept may
-# be anything from 0 to 1.
-#
-# Given the line and c, winners are independent of each other. So ends at the level^(1/k) hold for
-# all k of them at once with confidence level.
-#
-# With p = e^(−1/scale) and ℓ = y − line, ends follow from P(noise ≥ t) = p^t/(1 + p) for t ≥ 1 in
-# closed form. With d = c + p·(1 − c),
-#
-#     high − y is the largest whole number < scale · ln((1 − (1 − a)·d·p^ℓ) / (a·(1 + p)))
-#     low − y is the smallest > scale · ln(a·(1 + p)·(1 + √(1 − 4·d·p^ℓ/(a·(1 + p)²)))/2)
-#
-# and low is −∞ if p^ℓ > a·(1 − c + c·p), or if ℓ is 0. On whole numbers the lower end does not use
-# all of the chance a. For every c, the upper end gets the unused part, and may then be a step or
-# two lower.
 
 
 COINS = 1 << 24
@@ -254,6 +222,40 @@ class HistogramError(MeasurementError):
     """The noise of noisy values that reached a line: its law and the line, in whole steps.
 
     Selection is not in the variance, and `half_width` is that of a value far above the line.
+
+    A winner's noisy count y was returned because it reached a *line*: a stated threshold, or
+    the best loser's noisy count. Given the line, the noisy count has its own law, cut off below
+    the line. So an interval must hold every true count q for which y is not an extreme *among
+    noisy counts that reach the line*:
+
+        P(noisy ≥ y | noisy ≥ line) > a   and P(noisy ≤ y | noisy ≥ line) > a,
+        a = (1 − level)/2.
+
+    Far above the line this is the usual interval of the noise. Near the line, no small q can be
+    excluded: for any q, a noisy count that reached the line is likely to be just over it. So if
+    the lead over the line is less than about scale · ln(1/a) (3.7 scales at 95 %), there is no
+    lower end, only "at most". The upper end is never below the noisy count itself.
+
+    Noisy counts are whole numbers, and may be on the line. Those on a *stated* line are
+    returned. Those that tie with the best loser are returned if their coin (uniform from 0 to
+    1) is above the loser's coin c. In both cases a noisy count on the line is returned with
+    chance 1 − c. (For a stated line, c is 0.) Noisy counts with independent coins are as
+    private as noisy counts alone, so c may be released; it is kept to 24 binary places, rounded
+    down. Both ends fall as c rises. So the upper end uses the smallest possible c, and the
+    lower end the largest. A c that was not kept may be anything from 0 to 1.
+
+    Given the line and c, winners are independent of each other. So ends at the level^(1/k) hold
+    for all k of them at once with confidence level.
+
+    With p = e^(−1/scale) and ℓ = y − line, ends follow from P(noise ≥ t) = p^t/(1 + p) for t ≥
+    1 in closed form. With d = c + p·(1 − c),
+
+        high − y is the largest whole number < scale · ln((1 − (1 − a)·d·p^ℓ) / (a·(1 + p)))
+        low − y is the smallest > scale · ln(a·(1 + p)·(1 + √(1 − 4·d·p^ℓ/(a·(1 + p)²)))/2)
+
+    and low is −∞ if p^ℓ > a·(1 − c + c·p), or if ℓ is 0. On whole numbers the lower end does
+    not use all of the chance a. For every c, the upper end gets the unused part, and may then
+    be a step or two lower.
     """
 
     line: int
@@ -265,7 +267,9 @@ class HistogramError(MeasurementError):
 
     def half_width_of_pairs(self, count: int, level: float) -> float:
         """The most that the difference of two of `count` values is off, far above the line."""
-        return 2 * self.half_width(level ** (1 / count)) if count > 1 else 0.0
+        if count == 1:
+            return 0.0
+        return 2 * self.half_width(level ** (1 / count))
 
     def ends_of_all(self, values: Floats, level: float, rounding: float) -> Floats:
         """The ends of intervals that hold for all values at once; shape (k, 2)."""
@@ -283,43 +287,51 @@ class HistogramError(MeasurementError):
         width = float(self.grid)
         lead = np.rint(values / width) - self.line
         below, above = self._steps(lead, (1 - level) / 2)
-        return np.stack(
-            [values + below * width - rounding, values + above * width + rounding], axis=1
-        )
+        low = values + below * width - rounding
+        high = values + above * width + rounding
+        return np.stack([low, high], axis=1)
 
     def _steps(self, lead: Floats, share: float) -> tuple[Floats, Floats]:
         """The distances, in steps, of the ends from values with these leads; `share` is a above."""
-        scale, fall = float(self.law.scale), math.exp(-1 / self.law.scale)
+        scale = float(self.law.scale)
+        fall = math.exp(-1 / self.law.scale)
         power = np.exp(-lead / scale)
-        least, most = 0.0, 1.0
+        smallest_coin = 0.0
+        largest_coin = 1.0
         if self.whole_coin is not None:
-            least, most = self.whole_coin / COINS, (self.whole_coin + 1) / COINS
-        less, more = ((coin + fall * (1 - coin)) * power for coin in (least, most))
-        up = scale * np.log(np.maximum(1 - (1 - share) * less, 0.0) / (share * (1 + fall)))
+            smallest_coin = self.whole_coin / COINS
+            largest_coin = (self.whole_coin + 1) / COINS
+        low_cut = (smallest_coin + fall * (1 - smallest_coin)) * power
+        high_cut = (largest_coin + fall * (1 - largest_coin)) * power
+        up = scale * np.log(np.maximum(1 - (1 - share) * low_cut, 0.0) / (share * (1 + fall)))
         above = np.maximum(np.ceil(up + _slack(up, scale)) - 1, 0.0)
-        root = np.sqrt(np.maximum(1 - 4 * more / (share * (1 + fall) ** 2), 0.0))
+        root = np.sqrt(np.maximum(1 - 4 * high_cut / (share * (1 + fall) ** 2), 0.0))
         down = scale * np.log(share * (1 + fall) * (1 + root) / 2)
         below = np.minimum(np.floor(down - _slack(down, scale)) + 1, 0.0)
-        is_clear = power <= share * (1 - most * (1 - fall)) * (1 - _ROUNDING)
+        is_clear = power <= share * (1 - largest_coin * (1 - fall)) * (1 - _ROUNDING)
         for _ in range(_MOST_STEPS):
-            above -= (above > 0) & self._has_to_spare(above, less, more, share)
+            above -= (above > 0) & self._has_to_spare(above, low_cut, high_cut, share)
         return np.where(is_clear & (lead > 0), below, -np.inf), above
 
-    def _has_to_spare(self, above: Floats, less: Floats, more: Floats, share: float) -> Flags:
+    def _has_to_spare(
+        self, above: Floats, low_cut: Floats, high_cut: Floats, share: float
+    ) -> Flags:
         """Whether the chance that the lower end leaves over is enough to leave out the upper end.
 
         Noisy values are whole numbers. So the values of a count that are too large for it have a
-        chance of less than `share`. The chance that is cut off lies between `less` and `more`; the
-        result holds for all of these.
+        chance of less than `share`. The chance that is cut off lies from `low_cut` to `high_cut`;
+        the result holds for all of these.
         """
-        scale, fall = float(self.law.scale), math.exp(-1 / self.law.scale)
+        scale = float(self.law.scale)
+        fall = math.exp(-1 / self.law.scale)
         power = np.exp(-above / scale) / (1 + fall)
-        reaches = 1 - less * power
+        reaches = 1 - low_cut * power
         allowed = share * reaches * (1 + fall)
         too_large = np.maximum(np.ceil(-scale * np.log(allowed) * (1 - _ROUNDING)), 1.0)
-        used = np.exp(-too_large / scale) / (1 + fall) / (1 - more * power)
-        enough: Flags = power * (1 - less) / reaches < (2 * share - used) * (1 - _ROUNDING)
-        return enough
+        used = np.exp(-too_large / scale) / (1 + fall) / (1 - high_cut * power)
+        spare = (2 * share - used) * (1 - _ROUNDING)
+        is_enough: Flags = power * (1 - low_cut) / reaches < spare
+        return is_enough
 
 
 def _slack(length: Floats, scale: float) -> Floats:

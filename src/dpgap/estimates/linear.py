@@ -25,17 +25,20 @@ def blue(measurements: ArrayLike, gaps: ArrayLike, variance_ratio: float) -> Flo
     array([10.5,  3.5])
     """
     alpha = np.asarray(measurements, dtype=np.float64)
-    steps, ratio = np.asarray(gaps, dtype=np.float64), float(variance_ratio)
+    steps = np.asarray(gaps, dtype=np.float64)
+    ratio = float(variance_ratio)
     if not 0 < ratio < math.inf:
         raise ValueError(f"variance_ratio must be positive and finite, not {variance_ratio!r}")
     if not alpha.ndim or alpha.shape[:-1] != steps.shape[:-1]:
         raise ValueError("measurements and gaps must be one-dimensional, or have as many rows")
-    k, count = alpha.shape[-1], steps.shape[-1]
+    k = alpha.shape[-1]
+    count = steps.shape[-1]
     if count not in (k - 1, k):
         raise ValueError(f"gaps must be {k - 1} or {k} for {k} measurements, not {count}")
     # Noisy answers minus a common unknown: the suffix sums of the gaps.
     noisy = np.zeros_like(alpha)
-    noisy[..., :-1] = np.cumsum(steps[..., : k - 1][..., ::-1], axis=-1)[..., ::-1]
+    last_first = steps[..., : k - 1][..., ::-1]
+    noisy[..., :-1] = np.cumsum(last_first, axis=-1)[..., ::-1]
     noisy -= noisy.mean(axis=-1, keepdims=True)
     mean = alpha.mean(axis=-1, keepdims=True)
     estimates: Floats = mean + (ratio * (alpha - mean) + noisy) / (1 + ratio)
@@ -67,25 +70,29 @@ def combine(
     >>> combine([12.0], [4.0], threshold=10, measurement_variance=1, gap_variance=3)
     array([12.5])
     """
-    alpha, above = np.asarray(measurements, np.float64), np.asarray(gaps, np.float64)
+    alpha = np.asarray(measurements, np.float64)
+    above = np.asarray(gaps, np.float64)
     for name, values in (("measurements", alpha), ("gaps", above)):
         if values.ndim != 1:
             raise ValueError(f"{name} must be one-dimensional")
     if above.size != alpha.size:
         raise ValueError(f"gaps must be as many as measurements, {alpha.size}, not {above.size}")
-    own = np.asarray(gap_variance, np.float64)
-    measured = np.asarray(measurement_variance, np.float64)
-    for name, variance in (("gap_variance", own), ("measurement_variance", measured)):
+    of_gaps = np.asarray(gap_variance, np.float64)
+    of_measurements = np.asarray(measurement_variance, np.float64)
+    variances = {"gap_variance": of_gaps, "measurement_variance": of_measurements}
+    for name, variance in variances.items():
         if not (np.isfinite(variance).all() and (variance > 0).all()):
             raise ValueError(f"{name} must be positive and finite")
         if variance.size != 1 and variance.shape != alpha.shape:
             raise ValueError(f"{name} must be one number, or one for every measurement")
-    noisy = (above + float(threshold)) / own
-    estimates: Floats = (noisy + alpha / measured) / (1 / own + 1 / measured)
+    noisy = (above + float(threshold)) / of_gaps
+    weights = 1 / of_gaps + 1 / of_measurements
+    estimates: Floats = (noisy + alpha / of_measurements) / weights
     return estimates
 
 
 def combined_variance(measurement_variance: ArrayLike, gap_variance: ArrayLike) -> Floats:
     """The variance of each estimate by `combine` on its own, with the same arguments."""
-    own, measured = np.array(gap_variance, ndmin=1), np.asarray(measurement_variance)
-    return 1 / (1 / own + 1 / measured)
+    of_gaps = np.array(gap_variance, ndmin=1)
+    of_measurements = np.asarray(measurement_variance)
+    return 1 / (1 / of_gaps + 1 / of_measurements)

@@ -29,9 +29,10 @@ Words = NDArray[np.uint64]
 _KEY_BYTES = 32
 _BLOCK = 16
 _WORDS_PER_KEY = 1 << 34
-_NO_WORD = bytes(8)
-_SPARE = 8
-_FEW = 16
+_WORD_OF_ZEROS = bytes(8)
+_SPARE_NUMBERS = 8
+_MOST_ONE_BY_ONE = 16
+"""So many distinct numbers are drawn one after another: NumPy would take longer to start."""
 
 
 class Bits:
@@ -40,9 +41,9 @@ class Bits:
     __slots__ = ("_stream", "_used")
 
     def __init__(self, key: bytes) -> None:
-        self._key(key)
+        self._start_stream(key)
 
-    def _key(self, key: bytes) -> None:
+    def _start_stream(self, key: bytes) -> None:
         # A key is used for one stream only, so the counter may start at zero.
         self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(_BLOCK))).encryptor()
         self._used = 0
@@ -60,57 +61,60 @@ class Bits:
     def word(self) -> int:
         """One fresh word, as an integer."""
         self._used += 1
-        return int.from_bytes(self._stream.update(_NO_WORD))
+        return int.from_bytes(self._stream.update(_WORD_OF_ZEROS))
 
     def below(self, limit: int) -> int:
         """A uniform whole number of at least 0 and less than the limit, without bias."""
         further = (limit.bit_length() - 1) // 64  # words beyond the first
-        whole = 1 << 64 * (1 + further)
-        fair = drawn = whole - whole % limit
-        while drawn >= fair:
-            drawn = self.word()
+        values = 1 << 64 * (1 + further)
+        fair_end = values - values % limit
+        number = fair_end
+        while number >= fair_end:
+            number = self.word()
             for _ in range(further):
-                drawn = drawn << 64 | self.word()
-        return drawn % limit
+                number = number << 64 | self.word()
+        return number % limit
 
     def distinct(self, many: int, limit: int) -> NDArray[np.int64]:
         """Distinct uniform whole numbers below the limit (at most 2^60), in random order."""
-        if many <= _FEW:  # NumPy would take longer to start
+        if many <= _MOST_ONE_BY_ONE:
             numbers: dict[int, None] = {}
             while len(numbers) < many:
                 numbers[self.below(limit)] = None
             return np.array(list(numbers), dtype=np.int64)
-        places, which = self.scattered(many, limit)
-        return places[np.argsort(which)]
+        positions, turns = self.scattered(many, limit)
+        return positions[np.argsort(turns)]
 
     def scattered(self, many: int, limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Distinct uniform positions below the limit, sorted; and which of `many` is at each."""
         if 2 * many > limit:
-            order = self._every(limit)
-            places = np.flatnonzero(order < many)
-            return places, order[places]
-        drawn = np.empty(0, dtype=np.int64)
-        while drawn.size < many:
-            drawn = np.append(drawn, self.each_below(limit, many - drawn.size + _SPARE))
-            drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]  # no number twice
-        which = np.argsort(drawn[:many])
-        return drawn[which], which
+            order = self._shuffled(limit)
+            positions = np.flatnonzero(order < many)
+            return positions, order[positions]
+        numbers = np.empty(0, dtype=np.int64)
+        while numbers.size < many:
+            missing = many - numbers.size
+            numbers = np.append(numbers, self.each_below(limit, missing + _SPARE_NUMBERS))
+            _, first_uses = np.unique(numbers, return_index=True)
+            numbers = numbers[np.sort(first_uses)]  # no number twice
+        turns = np.argsort(numbers[:many])
+        return numbers[turns], turns
 
     def each_below(self, limit: NDArray[np.int64] | int, *shape: int) -> NDArray[np.int64]:
         """Uniform whole numbers below one limit, or below limits that fit the shape; no bias."""
-        count = np.asarray(limit, dtype=np.uint64)
-        leftover = (np.uint64((1 << 64) - 1) % count + np.uint64(1)) % count  # 2^64 mod count
-        words = self.words(*shape).copy()
-        while (again := words < leftover).any():
-            words[again] = self.words(int(again.sum()))
-        return (words % count).astype(np.int64)
+        limits = np.asarray(limit, dtype=np.uint64)
+        leftover = (np.uint64((1 << 64) - 1) % limits + np.uint64(1)) % limits  # 2^64 mod limits
+        fair_words = self.words(*shape).copy()
+        while (unfair := fair_words < leftover).any():
+            fair_words[unfair] = self.words(int(unfair.sum()))
+        return (fair_words % limits).astype(np.int64)
 
-    def _every(self, limit: int) -> NDArray[np.int64]:
+    def _shuffled(self, limit: int) -> NDArray[np.int64]:
         """All whole numbers below the limit in a uniformly random order."""
         while True:
-            words = self.words(limit)
-            order = np.argsort(words)
-            in_order = words[order]
+            keys = self.words(limit)
+            order = np.argsort(keys)
+            in_order = keys[order]
             if (in_order[1:] != in_order[:-1]).all():  # equal words would give no order
                 return order
 
@@ -145,11 +149,11 @@ class ProcessBound:
         """Whether this is the copy of a forked child."""
         return process() != self._process
 
-    def refuse_elsewhere(self, what: str) -> None:
+    def refuse_elsewhere(self, noun: str) -> None:
         """Refuse the copy of a forked child."""
         if self.is_elsewhere:
             raise RuntimeError(
-                f"{what} cannot be used in a forked process, where its budget would be spent "
+                f"{noun} cannot be used in a forked process, where its budget would be spent "
                 "twice: start a new one there, or spend from a ledger, which all processes share"
             )
 
@@ -177,12 +181,13 @@ class _SecureBits(Bits):
     __slots__ = ()
 
     def __init__(self) -> None:
-        self._key(os.urandom(_KEY_BYTES))
+        self._start_stream(os.urandom(_KEY_BYTES))
 
     def rekey(self) -> None:
         """Take a new key, made from fresh bytes and from secret bits of the old stream."""
         past = self._stream.update(bytes(_KEY_BYTES))
-        self._key(hashlib.sha256(past + os.urandom(_KEY_BYTES)).digest())
+        fresh = os.urandom(_KEY_BYTES)
+        self._start_stream(hashlib.sha256(past + fresh).digest())
 
     def freshen(self) -> None:
         """Move the counter to a random value, which earlier states do not determine."""
@@ -205,7 +210,8 @@ def secure_bits() -> Bits:
     try:
         bits: Bits = _threads.bits
     except AttributeError:
-        bits = _threads.bits = _SecureBits()
+        bits = _SecureBits()
+        _threads.bits = bits
     bits.freshen()
     return bits
 

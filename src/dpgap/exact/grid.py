@@ -52,8 +52,8 @@ class Grid(NamedTuple):
 
     def up(self, length: Fraction) -> int:
         """A length in steps, rounded up: a sensitivity, or a threshold for whole steps."""
-        one = self.declared or 1
-        return -(-length.numerator * one.denominator // (length.denominator * one.numerator))
+        step = self.declared or 1
+        return -(-length.numerator * step.denominator // (length.denominator * step.numerator))
 
     def excess(self, length: Fraction) -> float:
         """The length that rounding up to steps adds."""
@@ -79,9 +79,9 @@ class Grid(NamedTuple):
     def steps_of_one(self, answer: Any) -> int:
         """One answer as whole steps. Only its type decides whether it is refused."""
         if isinstance(answer, int) and not isinstance(answer, bool) and self.declared is None:
-            whole = int.__int__(answer)  # no method of a subclass is called, now or later
-            _require_range(whole, whole, "answer")
-            return whole
+            step = int.__int__(answer)  # no method of a subclass is called, now or later
+            _require_range(step, step, "answer")
+            return step
         if not isinstance(answer, int | float | np.generic):
             raise TypeError(f"answer must be one int, or a float, not {type(answer).__name__}")
         return int(self.steps(np.array([answer]), "answer")[0])
@@ -112,8 +112,10 @@ def _rounded_steps(array: NDArray[Any], grid: Fraction, name: str) -> Integers:
     if array.dtype.kind in "iu" and grid.numerator == 1:  # the integers, or a finer grid
         fine = grid.denominator
         _require_range(int(array.min()) * fine, int(array.max()) * fine, name)
-        whole = array.astype(np.int64, copy=False)
-        return whole if fine == 1 else whole * np.int64(fine)
+        integers = array.astype(np.int64, copy=False)
+        if fine == 1:
+            return integers
+        return integers * np.int64(fine)
     if array.dtype.kind in "iu":
         coarse = int(grid)
         _require_range(int(array.min()) // coarse, int(array.max()) // coarse + 1, name)
@@ -147,11 +149,15 @@ def require_labels(labels: Labels, count: int, answers: object = None) -> Labels
         if pandas is None or not isinstance(answers, pandas.Series):
             return None
         index = answers.index
-        return None if index.equals(pandas.RangeIndex(len(index))) else list(index)
+        if index.equals(pandas.RangeIndex(len(index))):
+            return None
+        return list(index)
     if isinstance(labels, str | bytes) or not (
         hasattr(labels, "__len__") and hasattr(labels, "__getitem__")
     ):
         raise TypeError("labels must be a sequence with one label for every answer")
     if len(labels) != count:
         raise ValueError(f"labels must have one label for every answer: {count}, not {len(labels)}")
-    return labels if isinstance(labels, range | tuple) else list(labels)
+    if isinstance(labels, range | tuple):
+        return labels
+    return list(labels)

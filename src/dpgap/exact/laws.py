@@ -41,11 +41,11 @@ from numpy.typing import ArrayLike
 from dpgap.exact.bits import Bits, Words
 from dpgap.exact.grid import Grid
 from dpgap.exact.reals import (
+    DENOMINATOR,
     LOW_BITS,
     LOW_MASK,
     RELATIVE_ERROR,
     SIGN_PLACE,
-    WHOLE,
     Enclosure,
     Flags,
     Floats,
@@ -102,7 +102,9 @@ class Decay(ABC):
 
         Lower values of one-sided noise are likelier, so the cost of a move down is negative.
         """
-        return (abs(shift) if self.signed else shift) / self.scale
+        if self.signed:
+            return abs(shift) / self.scale
+        return shift / self.scale
 
     def supports(self, value: Scalar) -> Any:
         """Whether `value` can be drawn at all."""
@@ -115,7 +117,7 @@ class Law(Decay):
 
     name: ClassVar[str]
     """What `noise=` calls it."""
-    words: ClassVar[int]
+    words_per_draw: ClassVar[int]
     """How many random words one draw begins with."""
 
     @classmethod
@@ -173,7 +175,8 @@ class Law(Decay):
     def from_uniforms(self, uniforms: Floats) -> Floats:
         """Floats for simulation, never for a release; may overwrite what it is given.
 
-        `uniforms` are multiples of 2^−53 in [0, 1); the length of the first axis is `words`.
+        `uniforms` are multiples of 2^−53 in [0, 1); the length of the first axis is
+        `words_per_draw`.
         """
 
 
@@ -206,69 +209,72 @@ class RealLaw(Law):
         raise NotImplementedError
 
     @abstractmethod
-    def size_bounds(self, words: Words) -> tuple[Floats, Floats]:
+    def size_bounds(self, random_words: Words) -> tuple[Floats, Floats]:
         """Floats below and above the size of each draw, whatever its sign."""
 
     @abstractmethod
-    def size(self, words: list[int], bits: Bits) -> Refined:
+    def size(self, random_words: list[int], bits: Bits) -> Refined:
         """The size of one draw. Further bits refine what the words leave open."""
 
-    def bounds(self, words: Words) -> tuple[Floats, Floats]:
-        """Floats below and above each draw; `words` has the law's words along its first axis."""
-        low, high = self.size_bounds(words)
-        if self.signed:
-            below = words[0] > LOW_MASK
-            low, high = np.where(below, -high, low), np.where(below, -low, high)
-        return low, high
+    def bounds(self, random_words: Words) -> tuple[Floats, Floats]:
+        """Floats below and above each draw; the words of a draw lie along the first axis."""
+        low, high = self.size_bounds(random_words)
+        if not self.signed:
+            return low, high
+        return signed_bounds(low, high, random_words[0] > LOW_MASK)
 
-    def real(self, words: list[int], bits: Bits) -> Refined:
+    def real(self, random_words: list[int], bits: Bits) -> Refined:
         """One draw, as a real number refined on demand."""
-        size = self.size(words, bits)
-        return scaled(-1, size) if self.signed and words[0] > LOW_BITS else size
+        size = self.size(random_words, bits)
+        if self.signed and random_words[0] > LOW_BITS:
+            return scaled(-1, size)
+        return size
 
-    def reals(self, words: Words, bits: Bits) -> Iterator[Refined]:
-        """A draw for every column of `words`; the bits refine what the words leave open."""
-        return (self.real(own, bits) for own in words.T.tolist())
+    def reals(self, random_words: Words, bits: Bits) -> Iterator[Refined]:
+        """A draw for every column of words; the bits refine what the words leave open."""
+        return (self.real(column, bits) for column in random_words.T.tolist())
 
     @without_float_errors
     def floors(self, bits: Bits, *shape: int) -> Integers:
-        words = bits.words(self.words, *shape)
-        low, high = self.size_bounds(words)
+        random_words = bits.words(self.words_per_draw, *shape)
+        low, high = self.size_bounds(random_words)
         np.floor(low, out=low)
         undecided = low != np.floor(high, out=high)
         floored = low.astype(np.int64)
         if self.signed:  # a negative draw turns ⌊x⌋ into ⌊−x⌋ = −⌊x⌋ − 1
-            floored ^= -(words[0] >> SIGN_PLACE).view(np.int64)
-        for where in zip(*np.nonzero(undecided), strict=True):
-            draw = self.real(words[(slice(None), *where)].tolist(), bits)
-            floored[where] = decide(draw, math.floor)
+            floored ^= -(random_words[0] >> SIGN_PLACE).view(np.int64)
+        for position in zip(*np.nonzero(undecided), strict=True):
+            draw = self.real(random_words[(slice(None), *position)].tolist(), bits)
+            floored[position] = decide(draw, math.floor)
         return floored
 
     def floor(self, bits: Bits) -> int:
-        words = [bits.word() for _ in range(self.words)]
-        return int(decide(self.real(words, bits), math.floor))
+        random_words = [bits.word() for _ in range(self.words_per_draw)]
+        return int(decide(self.real(random_words, bits), math.floor))
 
 
 @dataclass(frozen=True, slots=True)
 class MemorylessLaw(RealLaw):
     """Real noise whose size is E·scale: one exponential, and a sign if the law is signed."""
 
-    words: ClassVar[int] = 1
+    words_per_draw: ClassVar[int] = 1
 
-    def size_bounds(self, words: Words) -> tuple[Floats, Floats]:
-        return exponential_bounds(float(self.scale), words[0])
+    def size_bounds(self, random_words: Words) -> tuple[Floats, Floats]:
+        return exponential_bounds(float(self.scale), random_words[0])
 
-    def size(self, words: list[int], bits: Bits) -> Refined:
-        return scaled(self.scale, Uniform.of_word(words[0], bits).exponential)
+    def size(self, random_words: list[int], bits: Bits) -> Refined:
+        return scaled(self.scale, Uniform.of_word(random_words[0], bits).exponential)
 
     def floor(self, bits: Bits) -> int:
         word = bits.word()
-        if read := word & LOW_BITS:
-            low, high = quick_exponential(read, WHOLE)
+        numerator = word & LOW_BITS
+        if numerator:
+            low, high = quick_exponential(numerator, DENOMINATOR)
             scale = self.scale.numerator / self.scale.denominator  # faster than `float`
-            below, above = math.floor(low * scale), math.floor(high * scale)
-            if below == above:
-                return ~below if self.signed and word > LOW_BITS else below
+            floor = math.floor(low * scale)
+            if floor == math.floor(high * scale):
+                is_negative = self.signed and word > LOW_BITS
+                return ~floor if is_negative else floor
         return int(decide(self.real([word], bits), math.floor))
 
     def quantile(self, sums: Floats) -> Floats:
@@ -283,7 +289,8 @@ class MemorylessLaw(RealLaw):
         The quantile falls as the sum grows. So the upper ends of sums give the lower ends here.
         """
         scale = float(self.scale)
-        low, high = self.quantile(sums[1]), self.quantile(sums[0])
+        low = self.quantile(sums[1])
+        high = self.quantile(sums[0])
         slack = scale * 2.0**-48
         return (
             scale * low - np.abs(low) * slack - slack,
@@ -295,12 +302,19 @@ class MemorylessLaw(RealLaw):
         if not self.signed:
             return exact_upper_quantile(total, digits)
         ln_2 = Fraction(decimals(digits).ln(Decimal(2)))
-        return exact_upper_quantile(total, digits) - ln_2 if total < ln_2 else ln_2 - total
+        if total < ln_2:
+            return exact_upper_quantile(total, digits) - ln_2
+        return ln_2 - total
 
     def beyond(self, distance: Floats, uniform: Floats) -> Floats:
         """Floats for simulation, given that noise is at least `distance`; uniforms are above 0."""
         sums = -np.log1p(-uniform * self.tail(distance))
         return np.maximum(self.quantile(sums) * float(self.scale), distance)
+
+
+def signed_bounds(low: Floats, high: Floats, is_negative: Flags) -> tuple[Floats, Floats]:
+    """Bounds of draws, from bounds of their sizes and their signs."""
+    return np.where(is_negative, -high, low), np.where(is_negative, -low, high)
 
 
 _MIDDLE = 0.5 - 2.0**-54
@@ -322,13 +336,17 @@ def signed_exponentials(uniform: Floats) -> Floats:
 
 def geometric_mean(scale: Fraction) -> float:
     """The mean of ⌊E·scale⌋ for a unit exponential E."""
-    return 1 / math.expm1(1 / scale) if 1 / scale < 700 else 0.0
+    if 1 / scale >= 700:
+        return 0.0
+    return 1 / math.expm1(1 / scale)
 
 
 def geometric_variance(scale: Fraction) -> float:
     """The variance of ⌊E·scale⌋: p/(1−p)² with p = e^(−1/scale), without cancellation."""
     half = 1 / (2 * scale)
-    return 1 / (4 * math.sinh(half) ** 2) if half < 300 else 0.0
+    if half >= 300:
+        return 0.0
+    return 1 / (4 * math.sinh(half) ** 2)
 
 
 POINTS = 4_096
@@ -356,16 +374,16 @@ class LaplaceTails(Law):
 
     def farthest_tail(self, count: int, x: float) -> float:
         """P(the largest of `count` noises, up or down, > x), in scales."""
-        return -math.expm1(count * math.log1p(-math.exp(-x))) if x > 0 else 1.0
-
-
-# --------------------------------------------------------------------------------------------------
-# Staircase noise: the least variance that pure differential privacy allows, for one number.
+        if x <= 0:
+            return 1.0
+        return -math.expm1(count * math.log1p(-math.exp(-x)))
 
 
 @dataclass(frozen=True, slots=True)
 class StaircaseNoise(RealLaw):
     """Geng and Viswanath's noise: flat stairs of width `step`, each split in two parts.
+
+    For one number it has the least variance that pure differential privacy allows.
 
     The magnitude is `step`·(C + W): C counts whole stairs, falling by e^(−step/scale) each; W is
     uniform on [0, share) or, e^(−step/scale) times as densely, on [share, 1). The density jumps
@@ -376,7 +394,7 @@ class StaircaseNoise(RealLaw):
     share: Fraction
 
     name: ClassVar[str] = "staircase"
-    words: ClassVar[int] = 3
+    words_per_draw: ClassVar[int] = 3
     signed: ClassVar[bool] = True
 
     @classmethod
@@ -410,50 +428,59 @@ class StaircaseNoise(RealLaw):
 
     @property
     def variance(self) -> float:
-        share, near = float(self.share), self.near
-        first = near * share / 2 + (1 - near) * (1 + share) / 2
-        second = near * share**2 / 3 + (1 - near) * (1 + share + share**2) / 3
+        share = float(self.share)
+        near = self.near
+        first_moment = near * share / 2 + (1 - near) * (1 + share) / 2
+        second_moment = near * share**2 / 3 + (1 - near) * (1 + share + share**2) / 3
         # E(C + W)² from the first two moments of W; C is geometric and independent of W.
         stairs = self.scale / self.step
         mean = geometric_mean(stairs)
-        square = geometric_variance(stairs) + mean**2 + 2 * mean * first + second
+        square_of_count = geometric_variance(stairs) + mean**2
+        square = square_of_count + 2 * mean * first_moment + second_moment
         return float(self.step) ** 2 * square
 
     def tail(self, distance: ArrayLike) -> Floats:
-        at: Floats = np.asarray(distance, dtype=np.float64)
-        stair, within = np.divmod(np.abs(at) / float(self.step), 1.0)
-        share, near, fall = float(self.share), self.near, self.fall
-        inner = near * np.minimum(within / share, 1.0)
-        inner += (1 - near) * np.maximum(within - share, 0.0) / max(1 - share, 1e-300)
-        half = fall**stair * (1 - inner + fall * inner) / 2
-        return np.where(at >= 0, half, 1 - half)
+        distances: Floats = np.asarray(distance, dtype=np.float64)
+        stair, within = np.divmod(np.abs(distances) / float(self.step), 1.0)
+        share = float(self.share)
+        inner = self.near * np.minimum(within / share, 1.0)
+        inner += (1 - self.near) * np.maximum(within - share, 0.0) / max(1 - share, 1e-300)
+        half = self.fall**stair * (1 - inner + self.fall * inner) / 2
+        return np.where(distances >= 0, half, 1 - half)
 
     @property
     def overshoot(self) -> Fraction:
         return self.step
 
-    def size_bounds(self, words: Words) -> tuple[Floats, Floats]:
-        low, high = exponential_bounds(float(self.scale), words[0])
-        step, share, near = float(self.step), float(self.share), self.near
-        first, last = np.floor(low / step * (1 - 2.0**-50)), np.floor(high / step * (1 + 2.0**-50))
-        part, place = words[1] * 2.0**-64, words[2] * 2.0**-64
-        is_near, is_far = part < near * (1 - 2.0**-40) - 2.0**-50, part > near * (1 + 2.0**-40)
-        inner = np.where(is_far, share + (1 - share) * place, share * place)
-        known = (first == last) & (is_near | is_far)
-        middle = step * (first + inner)
+    def size_bounds(self, random_words: Words) -> tuple[Floats, Floats]:
+        low, high = exponential_bounds(float(self.scale), random_words[0])
+        step = float(self.step)
+        share = float(self.share)
+        first_stair = np.floor(low / step * (1 - 2.0**-50))
+        last_stair = np.floor(high / step * (1 + 2.0**-50))
+        part = random_words[1] * 2.0**-64
+        is_near = part < self.near * (1 - 2.0**-40) - 2.0**-50
+        is_far = part > self.near * (1 + 2.0**-40)
+        within = random_words[2] * 2.0**-64
+        inner = np.where(is_far, share + (1 - share) * within, share * within)
+        is_decided = (first_stair == last_stair) & (is_near | is_far)
+        middle = step * (first_stair + inner)
         slack = (middle + step) * RELATIVE_ERROR
         return (
-            np.where(known, middle - slack, step * first * (1 - 2.0**-50)),
-            np.where(known, middle + slack, step * (last + 1) * (1 + 2.0**-50)),
+            np.where(is_decided, middle - slack, step * first_stair * (1 - 2.0**-50)),
+            np.where(is_decided, middle + slack, step * (last_stair + 1) * (1 + 2.0**-50)),
         )
 
-    def size(self, words: list[int], bits: Bits) -> Refined:
-        part, place = (Uniform(word, 64, bits) for word in words[1:])
+    def size(self, random_words: list[int], bits: Bits) -> Refined:
+        exponential = Uniform.of_word(random_words[0], bits)
+        part = Uniform(random_words[1], 64, bits)
+        within = Uniform(random_words[2], 64, bits)
         # Which stair, and which part of it, are decided once.
-        cell = cache(partial(self._cell, Uniform.of_word(words[0], bits), part))
+        cell = cache(partial(self._cell, exponential, part))
 
         def size(level: int) -> Enclosure:
-            (origin, width), (low, high) = cell(), place.enclosure(level)
+            origin, width = cell()
+            low, high = within.enclosure(level)
             return origin + width * low, origin + width * high
 
         return size
@@ -467,9 +494,11 @@ class StaircaseNoise(RealLaw):
         return self.step * (stair + self.share), self.step * (1 - self.share)
 
     def from_uniforms(self, uniforms: Floats) -> Floats:
-        noise, part, place = signed_exponentials(uniforms[0]), uniforms[1], uniforms[2]
+        noise = signed_exponentials(uniforms[0])
+        part = uniforms[1]
+        within = uniforms[2]
         share = float(self.share)
-        inner = np.where(part < self.near, share * place, share + (1 - share) * place)
+        inner = np.where(part < self.near, share * within, share + (1 - share) * within)
         stairs = np.floor(np.abs(noise) * float(self.scale / self.step))
         size: Floats = float(self.step) * (stairs + inner)
         return np.copysign(size, noise, out=noise)
@@ -479,13 +508,6 @@ def _near_chance(share: Fraction, fall: Fraction, level: int) -> Enclosure:
     """The chance share / (share + e^(−fall)·(1 − share)), enclosed."""
     low, high = falling(fall, 30 * (level + 1))
     return share / (share + high * (1 - share)), share / (share + low * (1 - share))
-
-
-# --------------------------------------------------------------------------------------------------
-# The laws of noise that dpgap ships, and their names.
-#
-# To add one, write its class and enter it in `LAWS`. The top of this file says what a law must
-# have.
 
 
 _LN_2 = math.log(2)
@@ -509,9 +531,9 @@ class LaplaceNoise(LaplaceTails, MemorylessLaw):
         return 2 * float(self.scale) ** 2
 
     def tail(self, distance: ArrayLike) -> Floats:
-        at: Floats = np.asarray(distance, dtype=np.float64)
-        half = np.exp(-np.abs(at) / float(self.scale)) / 2
-        return np.where(at >= 0, half, 1 - half)
+        distances: Floats = np.asarray(distance, dtype=np.float64)
+        half = np.exp(-np.abs(distances) / float(self.scale)) / 2
+        return np.where(distances >= 0, half, 1 - half)
 
     @property
     def floor_variance(self) -> float:
@@ -565,11 +587,12 @@ class ExponentialNoise(MemorylessLaw):
         """Exact where the other is exponential noise too."""
         if not isinstance(other, ExponentialNoise):
             return Law.difference_tail(self, other, step)
-        rate, rate0 = 1 / float(self.scale), 1 / float(other.scale)
-        both = -math.expm1(-rate - rate0)
+        rate = 1 / float(self.scale)
+        rate0 = 1 / float(other.scale)
+        total = -math.expm1(-rate - rate0)
         if step >= 0:
-            return -math.expm1(-rate0) * math.exp(-rate * (step + 1)) / both
-        return 1 + math.expm1(-rate) * math.exp(rate0 * step) / both
+            return -math.expm1(-rate0) * math.exp(-rate * (step + 1)) / total
+        return 1 + math.expm1(-rate) * math.exp(rate0 * step) / total
 
     def from_uniforms(self, uniforms: Floats) -> Floats:
         noise: Floats = np.log(1.0 - uniforms[0])  # of numbers in (0, 1]
@@ -580,6 +603,7 @@ class ExponentialNoise(MemorylessLaw):
 LAWS: dict[str, type[Law]] = {
     law.name: law for law in (LaplaceNoise, ExponentialNoise, StaircaseNoise)
 }
+"""The laws of noise that dpgap ships. To add one, write its class and enter it here."""
 NOISES = tuple(LAWS)
 REAL_NOISES = tuple(name for name, law in LAWS.items() if issubclass(law, RealLaw))
 """The laws that a Top-K accepts."""
@@ -607,8 +631,8 @@ def law_on_grid(
     kind: type[_Law], grid: Fraction | None, sensitivity: Fraction, epsilon: Fraction
 ) -> _Law:
     """The law of this kind that costs ε if one unit moves answers by the sensitivity."""
-    where = Grid(grid)
-    delta, step = where.up(sensitivity), where.step
+    step = Grid(grid).step
+    delta = Grid(grid).up(sensitivity)
     require_scale(delta / epsilon, Fraction(delta))
     return kind.best(delta / epsilon * step, delta * step)
 
@@ -658,14 +682,16 @@ def _laplace_difference_tail(rate: float, rate0: float, step: int) -> float:
     if step < 0:
         return 1 - _laplace_difference_tail(rate, rate0, -step - 1)  # N − N₀ is symmetric
     p = math.exp(-rate)
-    both = -math.expm1(-rate - rate0)  # 1 − pr, with r = e^(−rate0)
-    rest = -math.expm1(-rate0)  # 1 − r
-    p_power, r_power = math.exp(-rate * (step + 1)), math.exp(-rate0 * (step + 1))
+    one_less_pr = -math.expm1(-rate - rate0)  # with r = e^(−rate0)
+    one_less_r = -math.expm1(-rate0)
+    p_power = math.exp(-rate * (step + 1))
+    r_power = math.exp(-rate0 * (step + 1))
     # Σ p^(step−j) r^j over j = 0..step, stable where p and r are close.
     mixed = math.exp(-min(rate, rate0) * step) * _geometric_sum(-abs(rate - rate0), step + 1)
-    return (
-        rest * p_power / both / 4 + rest * mixed / 4 + r_power / 2 - rest * r_power * p / both / 4
-    )
+    above = one_less_r * p_power / one_less_pr / 4
+    between = one_less_r * mixed / 4
+    below = one_less_r * r_power * p / one_less_pr / 4
+    return above + between + r_power / 2 - below
 
 
 def _geometric_sum(exponent: float, count: int) -> float:
@@ -675,45 +701,39 @@ def _geometric_sum(exponent: float, count: int) -> float:
     return math.expm1(exponent * count) / math.expm1(exponent)
 
 
-# --------------------------------------------------------------------------------------------------
-# Two-sided geometric noise: Laplace noise's twin on whole steps, with the least variance there.
-#
-# With p = e^(−1/scale), P(noise = t) = (1 − p)/(1 + p) · p^|t|. A shift by s steps costs |s|/scale.
-#
-# **One word draws it.** A uniform number gives a side (a fair sign) and an *exponent* x: e^(−x) is
-# the chance of noise on the same side that is at least as far out. With a unit exponential E,
-# x = E + ln 2. Then the size of the noise is the floor of
-#
-#     scale · (x − ln(1 + p)).
-#
-# **Draws tie, and a coin breaks the tie.** A coin must be independent of the noise, or it would
-# reveal the true answer. The fraction that the floor cuts off gives such a coin: given the value of
-# the noise, the uniform number is uniform. So *noise plus coin* is one real number, continuous and
-# rising in the uniform number. Its floor is the noise. The rest is the coin, which is uniform from
-# 0 to 1 for every value of the noise. Let f be the fraction that the floor cuts off from the size.
-# For draws above the middle
-#
-#     noise + coin = ⌊size⌋ + (1 − e^(−f/scale)) / (1 − p),
-#
-# and for draws below the middle it is 1 minus this. So the largest of a trillion draws is drawn
-# without the others, and all tied answers have the same chance.
-#
-# The law is for whole steps: its unit of length is a grid step.
-
-
 _SHIFT_ERROR = 2.0**-46
 """The error of the shift of a size, in scales, with all roundings that follow it."""
 _COIN_ERROR = 2.0**-48
 """The error of an exponent x, or of a sum x of noise and coin, as a part of 1 + |x|."""
-_SPARE = 40
+_SPARE_DIGITS = 40
 """How many digits scales from 2^−60 to 2^40 may lose."""
 
 
 @dataclass(frozen=True, slots=True)
 class GeometricNoise(LaplaceTails):
-    """Two-sided geometric noise on whole steps.
+    """Two-sided geometric noise: the twin of Laplace noise on whole steps, with least variance.
 
-    It is Laplace noise, its size moved by at most half a step and floored.
+    It is Laplace noise, its size moved by at most half a step and floored. The unit of length is a
+    grid step. With p = e^(−1/scale), P(noise = t) = (1 − p)/(1 + p) · p^|t|. A shift by s steps
+    costs |s|/scale.
+
+    **One word draws it.** A uniform number gives a side (a fair sign) and an *exponent* x: e^(−x)
+    is the chance of noise on the same side that is at least as far out. With a unit exponential E,
+    x = E + ln 2. Then the size of the noise is the floor of
+
+        scale · (x − ln(1 + p)).
+
+    **Draws tie, and a coin breaks the tie.** A coin must be independent of the noise, or it would
+    reveal the true answer. The fraction that the floor cuts off gives such a coin: given the value
+    of the noise, the uniform number is uniform. So *noise plus coin* is one real number, continuous
+    and rising in the uniform number. Its floor is the noise. The rest is the coin, which is uniform
+    from 0 to 1 for every value of the noise. Let f be the fraction that the floor cuts off from the
+    size. For draws above the middle
+
+        noise + coin = ⌊size⌋ + (1 − e^(−f/scale)) / (1 − p),
+
+    and for draws below the middle it is 1 minus this. So the largest of a trillion draws is drawn
+    without the others, and all tied answers have the same chance.
 
     >>> law = GeometricNoise(Fraction(1))
     >>> round(law.variance ** 0.5, 2), round(float(law.tail(14)), 9)
@@ -721,7 +741,7 @@ class GeometricNoise(LaplaceTails):
     """
 
     name: ClassVar[str] = "geometric"
-    words: ClassVar[int] = 1
+    words_per_draw: ClassVar[int] = 1
     signed: ClassVar[bool] = True
 
     @property
@@ -734,20 +754,23 @@ class GeometricNoise(LaplaceTails):
         return math.exp(-1 / self.scale)
 
     def tail(self, distance: ArrayLike) -> Floats:
-        whole: Floats = np.ceil(np.asarray(distance, dtype=np.float64))
-        out = np.abs(whole - 0.5) + 0.5
-        beyond = np.exp(-out / float(self.scale)) / (1 + self._fall)
-        return np.where(whole > 0, beyond, 1 - beyond)
+        steps: Floats = np.ceil(np.asarray(distance, dtype=np.float64))
+        outer = np.abs(steps - 0.5) + 0.5
+        beyond = np.exp(-outer / float(self.scale)) / (1 + self._fall)
+        return np.where(steps > 0, beyond, 1 - beyond)
 
     def exact_tail(self, step: int) -> Refined:
         """P(noise ≥ step), as a number that is refined on demand."""
 
         def chance(level: int) -> Enclosure:
             digits = 100 * (level + 1)
-            least, most = falling(max(step, 1 - step) / self.scale, digits)
-            near, far = falling(1 / self.scale, digits)
-            low, high = least / (1 + far), most / (1 + near)
-            return (low, high) if step > 0 else (1 - high, 1 - low)
+            power_low, power_high = falling(max(step, 1 - step) / self.scale, digits)
+            fall_low, fall_high = falling(1 / self.scale, digits)
+            low = power_low / (1 + fall_high)
+            high = power_high / (1 + fall_low)
+            if step > 0:
+                return low, high
+            return 1 - high, 1 - low
 
         return chance
 
@@ -765,19 +788,21 @@ class GeometricNoise(LaplaceTails):
 
         rarer = min(chance, 1 - chance)
         log = math.log(rarer.numerator) - math.log(rarer.denominator)
-        out = float(self.scale) * (log + math.log1p(self._fall))
-        near = math.ceil(-out if 2 * chance < 1 else 1 + out)  # floats are off by a step or so
-        return least_whole(near, is_enough)
+        estimate = -float(self.scale) * (log + math.log1p(self._fall))
+        if 2 * chance >= 1:
+            estimate = 1 - estimate
+        return least_whole(math.ceil(estimate), is_enough)  # floats are off by a step or so
 
     @without_float_errors
     def floors(self, bits: Bits, *shape: int) -> Integers:
-        words = bits.words(*shape)
-        low, high = self.floor_bounds(words)
-        for where in zip(*np.nonzero(low != high), strict=True):
-            low[where] = decide(self.with_coin(int(words[where]), bits), math.floor)
+        random_words = bits.words(*shape)
+        low, high = self.floor_bounds(random_words)
+        for position in zip(*np.nonzero(low != high), strict=True):
+            draw = self.with_coin(int(random_words[position]), bits)
+            low[position] = decide(draw, math.floor)
         return low.astype(np.int64)
 
-    def floor_bounds(self, words: Words) -> tuple[Floats, Floats]:
+    def floor_bounds(self, random_words: Words) -> tuple[Floats, Floats]:
         """Whole numbers that enclose the noise of each word; mostly the two are equal.
 
         The size is E·scale plus a shift. The error of the shift is less than 2^−48 scales. The sum
@@ -785,14 +810,14 @@ class GeometricNoise(LaplaceTails):
         provers close the argument (tests/exact/test_enclosures.py).
         """
         scale = float(self.scale)
-        low, high = exponential_bounds(scale, words)
-        shift, slack = scale * (_LN_2 - math.log1p(self._fall)), scale * _SHIFT_ERROR
+        low, high = exponential_bounds(scale, random_words)
+        shift = scale * (_LN_2 - math.log1p(self._fall))
+        slack = scale * _SHIFT_ERROR
         low += shift - slack
         high += shift + slack
         np.floor(low, out=low)
         np.floor(high, out=high)
-        below = words > LOW_MASK
-        return np.where(below, -high, low), np.where(below, -low, high)
+        return signed_bounds(low, high, random_words > LOW_MASK)
 
     def quantile_bounds(self, sums: Floats) -> tuple[Floats, Floats]:
         """Floats below and above the quantile of noise plus coin at e^(−sum).
@@ -814,18 +839,19 @@ class GeometricNoise(LaplaceTails):
         scale = float(self.scale)
         away = np.where(below, -outwards, outwards) * (1 + exponents) * _COIN_ERROR
         size = np.maximum(scale * (exponents - math.log1p(self._fall) + away), 0.0)
-        whole = np.floor(size)
-        coin = np.expm1(-(size - whole) / scale) / math.expm1(-1 / self.scale)
-        above = np.where(np.isinf(size), size, whole + coin)
-        found = np.where(below, 1 - above, above)
-        return found + outwards * (1 + np.abs(found)) * _COIN_ERROR
+        floor = np.floor(size)
+        coin = np.expm1(-(size - floor) / scale) / math.expm1(-1 / self.scale)
+        above = np.where(np.isinf(size), size, floor + coin)
+        with_coin = np.where(below, 1 - above, above)
+        return with_coin + outwards * (1 + np.abs(with_coin)) * _COIN_ERROR
 
     def with_coin(self, word: int, bits: Bits) -> Refined:
         """Noise plus coin of one word, as a real number refined on demand.
 
         Ask once for each word: what it leaves open is drawn from the bits.
         """
-        uniform, below = Uniform.of_word(word, bits), word > LOW_BITS
+        uniform = Uniform.of_word(word, bits)
+        below = word > LOW_BITS
 
         def number(level: int) -> Enclosure:
             digits = 40 * (level + 2)
@@ -841,22 +867,22 @@ class GeometricNoise(LaplaceTails):
 
     def exact_quantile(self, total: Fraction, digits: int) -> Fraction:
         """The quantile of noise plus coin at e^(−total), in scales, to half of the digits."""
-        digits += _SPARE
+        digits += _SPARE_DIGITS
         below = total >= Fraction(decimals(digits).ln(Decimal(2)))
         exponent = total if below else exact_upper_quantile(total, digits)
         return self._exact_with_coin(exponent, below, digits) / self.scale
 
     def _exact_with_coin(self, exponent: Fraction, below: bool, digits: int) -> Fraction:
-        context = decimals(digits + _SPARE)
+        context = decimals(digits + _SPARE_DIGITS)
         rate = 1 / self.scale
         fall = context.exp(as_decimal(-rate, context))
         size = self.scale * (exponent - Fraction(context.ln(context.add(Decimal(1), fall))))
-        whole = max(math.floor(size), 0)
-        power = context.exp(as_decimal(-(size - whole) * rate, context))
+        floor = max(math.floor(size), 0)
+        power = context.exp(as_decimal(-(size - floor) * rate, context))
         coin = context.divide(
             context.subtract(Decimal(1), power), context.subtract(Decimal(1), fall)
         )
-        above = whole + Fraction(coin)
+        above = floor + Fraction(coin)
         return 1 - above if below else above
 
     def from_uniforms(self, uniforms: Floats) -> Floats:
@@ -866,8 +892,8 @@ class GeometricNoise(LaplaceTails):
 
     def value_half_width(self, level: float) -> float:
         """The fewest steps that a measured value stays within, with confidence `level`."""
-        out = -float(self.scale) * (math.log((1 - level) / 2) + math.log1p(self._fall))
-        return float(max(0, math.ceil(out) - 1))
+        outer = -float(self.scale) * (math.log((1 - level) / 2) + math.log1p(self._fall))
+        return float(max(0, math.ceil(outer) - 1))
 
 
 Quantiles = MemorylessLaw | GeometricNoise

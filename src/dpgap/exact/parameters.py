@@ -24,7 +24,6 @@ from dataclasses import MISSING, dataclass, field, fields
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import wraps
-from itertools import permutations
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -36,10 +35,13 @@ from typing import (
     get_origin,
 )
 
-_RAISED, _LOWERED = (str.maketrans(*each) for each in permutations(("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")))
-_POWER = re.compile("(?:([0-9.]+)·)?10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)")
+_DIGITS = "-0123456789"
+_SUPERSCRIPTS = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
+_RAISED = str.maketrans(_DIGITS, _SUPERSCRIPTS)
+_LOWERED = str.maketrans(_SUPERSCRIPTS, _DIGITS)
+_POWER = re.compile(f"(?:([0-9.]+)·)?10([{_SUPERSCRIPTS}]+)")
 _MAX_EXPONENT = 400
-_MOST_REMEMBERED = 256
+_CACHE_SIZE = 256
 _FINEST = Fraction(1, 1 << 100)  # so that the fourth power of any answer is a float
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _FRACTION = re.compile(r"[+-]?[0-9]+/[0-9]+")
@@ -47,23 +49,19 @@ _FRACTION = re.compile(r"[+-]?[0-9]+/[0-9]+")
 Rational = int | float | str | Decimal | Fraction
 """What `epsilon`, `sensitivity`, `threshold`, … accept."""
 
-# --------------------------------------------------------------------------------------------------
-# Frozen values that state their parameters, and what reads each of them.
-
-
-_Given = TypeVar("_Given", contravariant=True)
-_Kept = TypeVar("_Kept", covariant=True)
+_Accepted = TypeVar("_Accepted", contravariant=True)
+_Stored = TypeVar("_Stored", covariant=True)
 _Kind = TypeVar("_Kind", bound=type)
 _Value = TypeVar("_Value")
 
 
-class Parameter(Generic[_Given, _Kept]):
+class Parameter(Generic[_Accepted, _Stored]):
     """The type of a field that accepts one type and holds another."""
 
     if TYPE_CHECKING:
 
-        def __get__(self, value: object, kind: type | None = None) -> _Kept: ...
-        def __set__(self, value: object, given: _Given) -> None: ...
+        def __get__(self, value: object, kind: type | None = None) -> _Stored: ...
+        def __set__(self, value: object, accepted: _Accepted) -> None: ...
 
 
 Exact = Parameter[Rational, Fraction]
@@ -98,31 +96,35 @@ def declared(**options: bool) -> Callable[[_Kind], _Kind]:
 
     def declare(kind: _Kind) -> _Kind:
         kind.__post_init__ = _read_all  # type: ignore[attr-defined]
-        made: Any = dataclass(frozen=True, slots=True, **options)(kind)
-        said = made.__init__.__annotations__
-        for name, each in said.items():  # say what is accepted
-            said[name] = get_args(each)[0] if get_origin(each) is Parameter else each
-        return made  # type: ignore[no-any-return]
+        value_class: Any = dataclass(frozen=True, slots=True, **options)(kind)
+        annotations = value_class.__init__.__annotations__
+        for name, hint in annotations.items():
+            if get_origin(hint) is Parameter:
+                annotations[name] = get_args(hint)[0]  # what is accepted, not what is stored
+        return value_class  # type: ignore[no-any-return]
 
     return declare
 
 
 def _read_all(value: Any) -> None:
     """Read all parameters in their order; then compute the derived fields."""
-    every, keep = fields(value), object.__setattr__
-    for each in every:
-        if read := each.metadata.get("read"):
-            keep(value, each.name, read(each.name, getattr(value, each.name)))
-    for each in every:
-        if then := each.metadata.get("then"):
-            keep(value, each.name, then(value))
+    parameters = fields(value)
+    for part in parameters:
+        read = part.metadata.get("read")
+        if read is not None:
+            object.__setattr__(value, part.name, read(part.name, getattr(value, part.name)))
+    for part in parameters:
+        compute = part.metadata.get("then")
+        if compute is not None:
+            object.__setattr__(value, part.name, compute(value))
 
 
 def altered(value: _Value, **changes: Any) -> _Value:
     """A copy of a declared value with some fields changed; no parameter is read again."""
     copy = object.__new__(type(value))
-    for each in fields(value):  # type: ignore[arg-type]
-        object.__setattr__(copy, each.name, changes.get(each.name, getattr(value, each.name)))
+    for part in fields(value):  # type: ignore[arg-type]
+        stored = changes.get(part.name, getattr(value, part.name))
+        object.__setattr__(copy, part.name, stored)
     return copy
 
 
@@ -132,17 +134,19 @@ def remembered(make: Callable[..., _Value]) -> Callable[..., _Value]:
     The key of the cache is the value's `id`, not its fields: to hash exact numbers would take as
     long as the function. The cache keeps the value too, so no other value gets the same `id`.
     """
-    known: dict[tuple[int, ...], tuple[Any, _Value]] = {}
+    results: dict[tuple[int, ...], tuple[Any, _Value]] = {}
 
     @wraps(make)
-    def look_up(value: Any, *more: int) -> _Value:
-        key = id(value), *more
-        found = known.get(key)
-        if found is None or found[0] is not value:
-            if len(known) >= _MOST_REMEMBERED:
-                known.clear()
-            found = known[key] = value, make(value, *more)
-        return found[1]
+    def look_up(value: Any, *numbers: int) -> _Value:
+        key = (id(value), *numbers)
+        cached = results.get(key)
+        if cached is not None and cached[0] is value:
+            return cached[1]
+        if len(results) >= _CACHE_SIZE:
+            results.clear()
+        result = make(value, *numbers)
+        results[key] = (value, result)
+        return result
 
     return look_up
 
@@ -150,10 +154,6 @@ def remembered(make: Callable[..., _Value]) -> Callable[..., _Value]:
 def or_none(read: Callable[[str, Any], object]) -> Callable[[str, Any], object]:
     """A function that returns None for None, and `read(name, value)` for every other value."""
     return lambda name, value: None if value is None else read(name, value)
-
-
-# --------------------------------------------------------------------------------------------------
-# Exact numbers, or an error that says what is accepted.
 
 
 def rational(name: str, value: object) -> Fraction:
@@ -171,20 +171,29 @@ def rational(name: str, value: object) -> Fraction:
             f"{name} must be a number (int, float, str, Decimal or Fraction), "
             f"not {type(value).__name__}"
         )
-    number = repr(value) if isinstance(value, float) else value
     try:
-        if isinstance(number, str) and not _FRACTION.fullmatch(number):
-            number = Decimal(number if _DECIMAL.fullmatch(number) else "NaN")
-        if isinstance(number, Decimal) and number and abs(number.adjusted()) > _MAX_EXPONENT:
-            raise ValueError  # 1e999999999 would take very long to write out
-        return Fraction(number)
+        return _fraction(value)
     except (ValueError, ArithmeticError):
-        shown = value if isinstance(value, Decimal) else repr(value)
-        point = with_point(str(value))
+        text = str(value) if isinstance(value, Decimal) else repr(value)
+        corrected = with_point(str(value))
+        advice = f": write {corrected}" if corrected else ""
         raise ValueError(
             f"{name} must be a finite number such as 0.7, 1e-3 or 7/10, with an exponent within "
-            f"±{_MAX_EXPONENT}, not {shown}{point and f': write {point}'}"
+            f"±{_MAX_EXPONENT}, not {text}{advice}"
         ) from None
+
+
+def _fraction(number: Rational) -> Fraction:
+    """The number exactly, or an error: not finite, no such text, or far too large to write out."""
+    if isinstance(number, float):
+        number = repr(number)
+    if isinstance(number, str) and not _FRACTION.fullmatch(number):
+        if not _DECIMAL.fullmatch(number):
+            raise ValueError
+        number = Decimal(number)
+    if isinstance(number, Decimal) and number and abs(number.adjusted()) > _MAX_EXPONENT:
+        raise ValueError  # 1e999999999 would take very long to write out
+    return Fraction(number)
 
 
 def with_point(text: str) -> str:
@@ -193,9 +202,12 @@ def with_point(text: str) -> str:
     >>> with_point("-1,5"), with_point("1,000"), with_point("fig")
     ('-1.5', '1000 or 1.000', '')
     """
-    is_whole = re.fullmatch("[+-]?[1-9][0-9]{0,2},[0-9]{3}", text)  # 1,000 may mean a thousand
-    point = f"{text.replace(',', '')} or " * bool(is_whole) + text.replace(",", ".")
-    return point if re.fullmatch("[+-]?[0-9]+,[0-9]+", text) else ""
+    if not re.fullmatch("[+-]?[0-9]+,[0-9]+", text):
+        return ""
+    as_decimal = text.replace(",", ".")
+    if re.fullmatch("[+-]?[1-9][0-9]{0,2},[0-9]{3}", text):  # 1,000 may mean a thousand
+        return f"{text.replace(',', '')} or {as_decimal}"
+    return as_decimal
 
 
 def _is_of_numpy(kind: str, value: object) -> bool:
@@ -211,9 +223,9 @@ def approximately(number: Fraction, digits: int) -> str:
     """
     if not number or 1e-300 < abs(number) < 1e300:
         return f"{float(number):.{digits}g}"
-    few = Context(prec=digits)
-    divided = few.divide(Decimal(number.numerator), Decimal(number.denominator))
-    return f"{few.normalize(divided):.{digits}g}"
+    context = Context(prec=digits)
+    quotient = context.divide(Decimal(number.numerator), Decimal(number.denominator))
+    return f"{context.normalize(quotient):.{digits}g}"
 
 
 def readable_up(number: Fraction) -> str:
@@ -247,7 +259,9 @@ def readable(number: Fraction, rounding: str | None = None) -> str:
         return with_power(decimal)
     if max(abs(number.numerator), number.denominator) < 1000:
         return str(number)
-    return f"≈{with_power(decimal if rounding is None else few_digits(number, 6, rounding))}"
+    if rounding is not None:
+        decimal = few_digits(number, 6, rounding)
+    return f"≈{with_power(decimal)}"
 
 
 def with_power(decimal: str) -> str:
@@ -260,7 +274,9 @@ def with_power(decimal: str) -> str:
     if not e:
         return decimal
     power = "10" + str(int(exponent)).translate(_RAISED)
-    return digits[:-1] + power if digits in ("1", "-1") else f"{digits}·{power}"
+    if digits in ("1", "-1"):
+        return digits[:-1] + power
+    return f"{digits}·{power}"
 
 
 def without_power(text: str) -> str:
@@ -269,21 +285,23 @@ def without_power(text: str) -> str:
     >>> without_power("10⁻⁶"), without_power("2.5·10⁻¹¹"), without_power("0.7")
     ('1e-6', '2.5e-11', '0.7')
     """
-    found = _POWER.fullmatch(text)
-    return f"{found[1] or 1}e{found[2].translate(_LOWERED)}" if found else text
+    match = _POWER.fullmatch(text)
+    if match is None:
+        return text
+    return f"{match[1] or 1}e{match[2].translate(_LOWERED)}"
 
 
 def few_digits(number: Fraction, digits: int = 3, rounding: str = ROUND_CEILING) -> str:
     """A number in a few digits, rounded up unless `rounding` says otherwise."""
-    few = Context(prec=digits, rounding=rounding, traps=[])
-    rounded = few.divide(Decimal(number.numerator), Decimal(number.denominator))
+    context = Context(prec=digits, rounding=rounding, traps=[])
+    rounded = context.divide(Decimal(number.numerator), Decimal(number.denominator))
     return approximately(Fraction(rounded), digits)
 
 
 def factor(epsilon: Fraction) -> str:
     """The factor by which ε allows an outcome to become likelier: e^ε, rounded up.
 
-    >>> [factor(Fraction(each)) for each in ("5", "1", "1/10", "1/1000", "1/10000000")]
+    >>> [factor(Fraction(epsilon)) for epsilon in ("5", "1", "1/10", "1/1000", "1/10000000")]
     ['149', '2.72', '1.11', '1.0011', '1 + 1.1·10⁻⁷']
     """
     if epsilon >= 700:
@@ -291,11 +309,12 @@ def factor(epsilon: Fraction) -> str:
     if epsilon < Fraction(1, 10**6):  # then e^ε − 1 is less than ε + ε²
         return f"1 + {with_power(few_digits(epsilon + epsilon**2, 2))}"
     up = Context(prec=40, rounding=ROUND_CEILING, Emin=-999, Emax=999, clamp=0, traps=[])
-    exact = up.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator))
-    times = Fraction(up.next_plus(up.exp(exact)))  # `exp` rounds to the nearest
+    exponent = up.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator))
+    times = Fraction(up.next_plus(up.exp(exponent)))  # `exp` rounds to the nearest
     if times >= 2:
         return with_power(few_digits(times))
-    return f"{up.normalize(up.add(Decimal(1), Decimal(few_digits(times - 1, 2)))):f}"
+    excess = Decimal(few_digits(times - 1, 2))
+    return f"{up.normalize(up.add(Decimal(1), excess)):f}"
 
 
 def exact_text(value: Fraction) -> str:
@@ -342,13 +361,14 @@ def positive_integer(name: str, value: object) -> int:
     return number
 
 
-def many(count: int, thing: str) -> str:
-    """A number of things in words.
+def many(count: int, noun: str) -> str:
+    """A number with its noun.
 
     >>> many(1, "path"), many(1_000, "path")
     ('1 path', '1,000 paths')
     """
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+    plural = "" if count == 1 else "s"
+    return f"{count:,} {noun}{plural}"
 
 
 def require_made(mechanism: object) -> None:

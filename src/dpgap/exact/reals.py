@@ -41,8 +41,9 @@ _MAX_SCALE = 1 << 40
 _MIN_SCALE = Fraction(1, 1 << 60)
 
 _FRACTION_BITS = 63
-WHOLE = 1 << _FRACTION_BITS
-LOW_BITS = WHOLE - 1
+DENOMINATOR = 1 << _FRACTION_BITS
+"""The low bits of a word, over this, are a uniform number."""
+LOW_BITS = DENOMINATOR - 1
 """The mask of all bits of a word except the top one."""
 LOW_MASK = np.uint64(LOW_BITS)
 SIGN_PLACE = np.uint64(_FRACTION_BITS)
@@ -91,23 +92,28 @@ def logs_hold() -> bool:
     It is compared once with decimal arithmetic, at a few hundred points: next to powers of two,
     next to 1, next to the ends of tables that libraries use, and everywhere between.
     """
-    near = [
-        2.0**-power * (1 + step * 2.0**-52) for power in range(0, 64, 3) for step in range(-2, 3)
-    ]
+    next_to_powers: list[float] = []
+    for power in range(0, 64, 3):
+        next_to_powers += [2.0**-power * (1 + step * 2.0**-52) for step in range(-2, 3)]
     ends = [(0.5 + i / 256) * (1 + 2.0**-40) * 2.0 ** -(i % 40) for i in range(128)]
     spread = [i * 0.6180339887498949 % 1 for i in range(1, 129)]
-    points = np.array([x for x in (*near, *ends, *spread) if x <= 1])
-    exact, allowed = decimals(15), Decimal(_LOG_ERROR)
-    for x, *found in zip(points.tolist(), np.log(points), map(math.log, points), strict=True):
-        right = exact.ln(Decimal(x))
-        most = exact.abs(exact.multiply(right, allowed))
-        for y in found:
-            if not exact.subtract(Decimal(float(y)), right).copy_abs() <= most:
-                return False
-    return True
+    points = np.array(next_to_powers + ends + spread)
+    points = points[points <= 1]
+    logs = zip(points.tolist(), np.log(points).tolist(), map(math.log, points), strict=True)
+    return all(
+        _is_log_precise(x, by_numpy) and _is_log_precise(x, by_math)
+        for x, by_numpy, by_math in logs
+    )
 
 
-def exponential_bounds(scale: float, words: Words) -> tuple[Floats, Floats]:
+def _is_log_precise(x: float, log: float) -> bool:
+    digits = decimals(15)
+    exact_log = digits.ln(Decimal(x))
+    allowed = digits.abs(digits.multiply(exact_log, Decimal(_LOG_ERROR)))
+    return digits.subtract(Decimal(log), exact_log).copy_abs() <= allowed
+
+
+def exponential_bounds(scale: float, random_words: Words) -> tuple[Floats, Floats]:
     """Floats below and above E·scale for each word.
 
     Why they enclose E·scale. (1) m as a float is off by at most 2^−53 of itself, which moves
@@ -121,28 +127,33 @@ def exponential_bounds(scale: float, words: Words) -> tuple[Floats, Floats]:
     and all is decided by decimal arithmetic.
     """
     if not logs_hold():
-        return np.zeros(words.shape), np.full(words.shape, np.inf)
-    m = (words & LOW_MASK).view(np.int64).astype(np.float64)
-    nothing_known = None if m.all() else m == 0
-    if nothing_known is not None:
-        m[nothing_known] = 1.0
+        return np.zeros(random_words.shape), np.full(random_words.shape, np.inf)
+    m = (random_words & LOW_MASK).view(np.int64).astype(np.float64)
+    is_any_zero = not m.all()
+    if is_any_zero:
+        zeros = m == 0
+        m[zeros] = 1.0
     error = scale / m
     error += scale * _ABSOLUTE_ERROR
     m *= 2.0**-_FRACTION_BITS
     middle = np.log(m, out=m)
     middle *= -scale
     error += middle * RELATIVE_ERROR
-    low, high = middle - error, np.add(middle, error, out=error)
-    if nothing_known is not None:
-        high[nothing_known] = np.inf
+    low = middle - error
+    high = np.add(middle, error, out=error)
+    if is_any_zero:
+        high[zeros] = np.inf
     return np.maximum(low, 0.0, out=low), high
 
 
-def quick_exponential(read: int, whole: int) -> tuple[float, float]:
-    """Floats around −ln U for U in [read, read + 1)/whole, by the same argument."""
-    ratio = read / whole
-    middle = -math.log(ratio) if logs_hold() else -float(decimals(20).ln(Decimal(ratio)))
-    error = middle * RELATIVE_ERROR + _ABSOLUTE_ERROR + 1 / read
+def quick_exponential(numerator: int, denominator: int) -> tuple[float, float]:
+    """Floats around −ln U for U in [numerator, numerator + 1)/denominator: the same argument."""
+    ratio = numerator / denominator
+    if logs_hold():
+        middle = -math.log(ratio)
+    else:
+        middle = -float(decimals(20).ln(Decimal(ratio)))
+    error = middle * RELATIVE_ERROR + _ABSOLUTE_ERROR + 1 / numerator
     return max(middle - error, 0.0), middle + error
 
 
@@ -161,19 +172,22 @@ def scaled(factor: Fraction | int, number: Refined) -> Refined:
 
     def product(level: int) -> Enclosure:
         low, high = number(level)
-        return (factor * low, factor * high) if factor > 0 else (factor * high, factor * low)
+        if factor > 0:
+            return factor * low, factor * high
+        return factor * high, factor * low
 
     return product
 
 
-def difference(one: Refined, other: Refined) -> Refined:
+def difference(first: Refined, second: Refined) -> Refined:
     """The first number minus the second."""
 
-    def less(level: int) -> Enclosure:
-        (low, high), (other_low, other_high) = one(level), other(level)
-        return low - other_high, high - other_low
+    def distance(level: int) -> Enclosure:
+        low, high = first(level)
+        second_low, second_high = second(level)
+        return low - second_high, high - second_low
 
-    return less
+    return distance
 
 
 class Uniform:
@@ -182,7 +196,9 @@ class Uniform:
     __slots__ = ("_bits", "_length", "_read")
 
     def __init__(self, read: int, length: int, bits: Bits) -> None:
-        self._read, self._length, self._bits = read, length, bits
+        self._read = read
+        self._length = length
+        self._bits = bits
 
     @classmethod
     def of_word(cls, word: int, bits: Bits) -> "Uniform":
@@ -197,8 +213,8 @@ class Uniform:
     def enclosure(self, level: int) -> Enclosure:
         """The number itself: 63 or 64 bits at level 0, and 64 more at every further level."""
         self._extend(level)
-        whole = 1 << self._length
-        return Fraction(self._read, whole), Fraction(self._read + 1, whole)
+        denominator = 1 << self._length
+        return Fraction(self._read, denominator), Fraction(self._read + 1, denominator)
 
     def exponential(self, level: int) -> Enclosure:
         """−ln of the number, enclosed. `Context.ln` is correctly rounded, so ±1 ulp is ample."""
@@ -255,7 +271,8 @@ class Real:
     __slots__ = ("_draw", "_offset")
 
     def __init__(self, offset: int, draw: Refined) -> None:
-        self._offset, self._draw = offset, draw
+        self._offset = offset
+        self._draw = draw
 
     def __add__(self, steps: int) -> "Real":
         return Real(self._offset + steps, self._draw)
@@ -263,10 +280,10 @@ class Real:
     __radd__ = __add__
 
     def __sub__(self, other: "Real") -> int:
-        whole = self._offset - other._offset
+        steps = self._offset - other._offset
         if self._draw is other._draw:
-            return whole
-        return whole + int(decide(difference(self._draw, other._draw), math.floor))
+            return steps
+        return steps + int(decide(difference(self._draw, other._draw), math.floor))
 
     def __lt__(self, other: "Real") -> bool:
         return self - other < 0

@@ -16,6 +16,23 @@ coordinate is R; its weight is e^(−R/scale) times the number of its points. Wi
 noise of one value has a simple law: the difference of two uniform numbers for the hull, one uniform
 number for the cube. Over all shells it is a mixture of these laws, in which a half-width h has the
 weight h^dimension · e^(−h/scale). This gives variances and tails in closed form.
+
+The tails of several values are in units of the scale. The *spread* of k values is the largest noise
+less the smallest; *farthest* is the largest noise of them, up or down. For continuous noise they
+have simple laws:
+
+- *Hull*: a value's noise is u − u₀, so u₀ cancels in differences. The k + 1 coordinates are uniform
+  on [0, h], and h has a Gamma(k + 2) law. Given h, the spread is at most r with chance
+  k·b^(k−1) − (k−1)·b^k for b = r/h. Averaged over h, it is Gamma(k − 1) with chance 2/(k + 1), else
+  Gamma(k).
+- *Cube*: the same with values on [−h, h] and a Gamma(k + 1) law. Half the spread is Gamma(k − 1);
+  the farthest is Gamma(k).
+- *Laplace*: an integral over the smallest.
+
+On the grid, hull and cube values are uniform among some number of points. This number is at most a
+continuous h rounded up to the next possible number, because the ratio of the two laws falls as h
+grows. So flooring adds at most one step to a spread, and rounding h up adds at most two. Laplace
+noise is only floored.
 """
 
 import itertools
@@ -112,7 +129,8 @@ class ShellNoise(Decay):
     @without_float_errors
     def _shells(self) -> tuple[Floats, Floats] | None:
         """Half-widths and weights; None if there are too many to add up one by one."""
-        scale, spread = float(self.scale), 12 * math.sqrt(self.dimension) + 60
+        scale = float(self.scale)
+        spread = 12 * math.sqrt(self.dimension) + 60
         below = max(0, math.floor(scale * (self.dimension - spread)))
         count = math.ceil(scale * (self.dimension + spread)) + 2 - below
         if count > self.most_shells:
@@ -129,11 +147,15 @@ class ShellNoise(Decay):
         if shells is not None:
             half, weights = shells
             return float(weights @ np.maximum(1 - distance / half, 0) ** power)
-        rate, total, factor = distance / float(self.scale), 0.0, 1.0
+        rate = distance / float(self.scale)
+        total = 0.0
+        factor = 1.0
         for order in range(power + 1):  # expand the power; each term is a gamma tail
             shape = self.dimension + 1 - order
             total += math.comb(power, order) * factor * gamma_tail(shape, rate)
-            factor *= -rate / (shape - 1) if shape > 1 else 0.0
+            if shape == 1:
+                break
+            factor *= -rate / (shape - 1)
         return max(total, 0.0)
 
 
@@ -163,10 +185,12 @@ class HullNoise(ShellNoise):
         """P(the largest |u − u₀| > x), averaged over h by its law."""
         h, weights = _gamma_points(count + 2)
         b = np.minimum(x / h, 1.0)
-        power, ends = count + 1, np.minimum(2 * b, 1.0)
+        power = count + 1
+        ends = np.minimum(2 * b, 1.0)
         # There are three cases: u₀ is within x of one end, of both ends, or of none.
-        near = 2 * (ends**power - b**power) / power
-        return 1 - float(weights @ (near + np.abs(1 - 2 * b) * ends**count))
+        near_one_end = 2 * (ends**power - b**power) / power
+        near_both_or_none = np.abs(1 - 2 * b) * ends**count
+        return 1 - float(weights @ (near_one_end + near_both_or_none))
 
     def value_tail(self, step: int) -> float:
         """The difference of two numbers from 0..h−1 is beyond `step` in (h−s)(h−s−1)/h² cases."""
@@ -195,7 +219,7 @@ class CubeNoise(ShellNoise):
 
     @staticmethod
     def largest(coordinates: Sequence[Scalar]) -> Scalar:
-        return max(abs(each) for each in coordinates)
+        return max(abs(coordinate) for coordinate in coordinates)
 
     def spread_tail(self, count: int, x: float) -> float:
         return gamma_tail(count - 1, x / 2)
@@ -205,7 +229,9 @@ class CubeNoise(ShellNoise):
 
     def value_tail(self, step: int) -> float:
         """A number from −R..R is beyond `step` in 2(R−s) of 2R+1 = 2h cases."""
-        return 1.0 if step < 0 else self._beyond(step + 0.5, 1)
+        if step < 0:
+            return 1.0
+        return self._beyond(step + 0.5, 1)
 
 
 ValueLaw = LaplaceNoise | GeometricNoise | ShellNoise
@@ -215,12 +241,18 @@ ValueLaw = LaplaceNoise | GeometricNoise | ShellNoise
 @lru_cache(maxsize=256)
 @without_float_errors
 def _within(tail: str, law: ValueLaw, count: int, level: float) -> float:
-    low, high, beyond = 0.0, 1.0, partial(getattr(law, tail), count)
+    beyond = partial(getattr(law, tail), count)
+    low = 0.0
+    high = 1.0
     while beyond(high) > 1 - level:
-        low, high = high, 2 * high
+        low = high
+        high *= 2
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if beyond(middle) > 1 - level else (low, middle)
+        if beyond(middle) > 1 - level:
+            low = middle
+        else:
+            high = middle
     return float(law.scale) * high + law.steps_more
 
 
@@ -228,26 +260,6 @@ spread_within = partial(_within, "spread_tail")
 """The quantile of the largest noise of some values less the smallest, in steps."""
 farthest_within = partial(_within, "farthest_tail")
 """The quantile of the largest noise of some values, up or down, in steps."""
-
-
-# --------------------------------------------------------------------------------------------------
-# How far several draws lie from each other and from 0: tails, in units of the scale.
-#
-# The *spread* of k values is the largest noise less the smallest; *farthest* is the largest noise
-# of them, up or down. For continuous noise they have simple laws:
-#
-# - *Hull*: a value's noise is u − u₀, so u₀ cancels in differences. The k + 1 coordinates are
-#   uniform on [0, h], and h has a Gamma(k + 2) law. Given h, the spread is at most r with chance
-#   k·b^(k−1) − (k−1)·b^k for b = r/h. Averaged over h, it is Gamma(k − 1) with chance 2/(k + 1),
-#   else Gamma(k).
-# - *Cube*: the same with values on [−h, h] and a Gamma(k + 1) law. Half the spread is Gamma(k − 1);
-#   the farthest is Gamma(k).
-# - *Laplace*: an integral over the smallest.
-#
-# On the grid, hull and cube values are uniform among some number of points. This number is at most
-# a continuous h rounded up to the next possible number, because the ratio of the two laws falls as
-# h grows. So flooring adds at most one step to a spread, and rounding h up adds at most two.
-# Laplace noise is only floored.
 
 
 def gamma_tail(shape: int, x: float) -> float:
@@ -266,40 +278,12 @@ def gamma_tail(shape: int, x: float) -> float:
 def _gamma_points(shape: int) -> tuple[Floats, Floats]:
     """Points and weights that replace a gamma law."""
     deviation = math.sqrt(shape)
-    low, high = max(0.0, shape - 12 * deviation), shape + 12 * deviation + 60
+    low = max(0.0, shape - 12 * deviation)
+    high = shape + 12 * deviation + 60
     h = low + (high - low) * (np.arange(POINTS) + 0.5) / POINTS
     logs = (shape - 1) * np.log(h) - h
     weights = np.exp(logs - logs.max())
     return h, weights / weights.sum()
-
-
-# --------------------------------------------------------------------------------------------------
-# Exact draws of shell noise on whole steps: first which shell, then a point on it.
-#
-# *Which shell.* Arrivals come at unit rate. T is the time of the d-th arrival; d is the dimension.
-# Time is cut into cells of length λ = 1/scale; the cube's first cell is half as long. Let R be the
-# cell of the d-th arrival. Accept R if the next arrival is in a later cell. Then there are exactly
-# d arrivals up to the end of this cell, λ·(R+1), and fewer before the cell:
-#
-#     P(R) = e^(−λ(R+1)) · λ^d · [(R+1)^d − R^d] / d!
-#
-# which is e^(−λR) times the number of points of the shell (max = R), up to a constant. Otherwise
-# try again. The chance of success is about (1 − e^(−λ))/λ, as long as T is spread over several
-# cells: its standard deviation is √d. If λ is much larger than √d, hardly any try succeeds. But
-# then few shells are likely. So from λ > max(1, √d/2) on, R is read from a table of the sums P(0) +
-# … + P(R), which are enclosed as closely as one uniform number needs.
-#
-# Arrival times are sums of exact exponentials (see `dpgap.exact.reals`). Floats that provably
-# enclose them nearly always decide; exact fractions decide the rest.
-#
-# *A point on it.* A shell is the points of a box of whole numbers that have a coordinate at an end.
-# If ends are frequent, draw points of the box until one has a coordinate at an end. If ends are
-# rare, put one coordinate at an end and draw the others. Then a point with c coordinates at an end
-# is c times as likely, so it is kept with chance 1/c. Both are exact, and need less than two tries
-# on average.
-#
-# So a draw takes linear time for λ ≤ 1, that is ε ≤ sensitivity in steps; for larger ε at most
-# about √dimension times that.
 
 
 _ROUNDING = 2.0**-49
@@ -308,7 +292,33 @@ _COORDINATES_AT_ONCE = 1 << 18
 
 @without_float_errors
 def shells(law: ShellNoise, bits: Bits, runs: int) -> Integers:
-    """Exactly distributed draws, one a row."""
+    """Exactly distributed draws on whole steps, one a row: which shell, then a point on it.
+
+    *Which shell.* Arrivals come at unit rate. T is the time of the d-th arrival; d is the
+    dimension. Time is cut into cells of length λ = 1/scale; the cube's first cell is half as long.
+    Let R be the cell of the d-th arrival. Accept R if the next arrival is in a later cell. Then
+    there are exactly d arrivals up to the end of this cell, λ·(R+1), and fewer before the cell:
+
+        P(R) = e^(−λ(R+1)) · λ^d · [(R+1)^d − R^d] / d!
+
+    which is e^(−λR) times the number of points of the shell (max = R), up to a constant. Otherwise
+    try again. The chance of success is about (1 − e^(−λ))/λ, as long as T is spread over several
+    cells: its standard deviation is √d. If λ is much larger than √d, hardly any try succeeds. But
+    then few shells are likely. So from λ > max(1, √d/2) on, R is read from a table of the sums
+    P(0) + … + P(R), which are enclosed as closely as one uniform number needs.
+
+    Arrival times are sums of exact exponentials (see `dpgap.exact.reals`). Floats that provably
+    enclose them nearly always decide; exact fractions decide the rest.
+
+    *A point on it.* A shell is the points of a box of whole numbers that have a coordinate at an
+    end. If ends are frequent, draw points of the box until one has a coordinate at an end. If ends
+    are rare, put one coordinate at an end and draw the others. Then a point with c coordinates at
+    an end is c times as likely, so it is kept with chance 1/c. Both are exact, and need less than
+    two tries on average.
+
+    So a draw takes linear time for λ ≤ 1, that is ε ≤ sensitivity in steps; for larger ε at most
+    about √dimension times that.
+    """
     at_once = max(1, _COORDINATES_AT_ONCE // law.dimension)
     parts = []
     for done in range(0, runs, at_once):
@@ -331,30 +341,36 @@ def _table(law: ShellNoise, level: int) -> tuple[list[Fraction], list[Fraction]]
     no likelier than R.
     """
     size = 40 * (level + 1)
-    digits, first = decimals(2 * size), Fraction(law.first)
-    d, fall = Decimal(law.dimension), as_decimal(1 / law.scale, digits)
+    digits = decimals(2 * size)
+    first = Fraction(law.first)
+    d = Decimal(law.dimension)
+    fall = as_decimal(1 / law.scale, digits)
 
-    def power(radius: int) -> Decimal:
+    def log_weight(radius: int) -> Decimal:
         """The logarithm of e^(−λR) · ((R + 1 − start) / (1 − start))^d."""
         wider = digits.ln(as_decimal(1 + radius / first, digits))
         return digits.fma(d, wider, digits.multiply(Decimal(-radius), fall))
 
-    peak = power(math.floor(law.dimension * law.scale))
+    peak = log_weight(math.floor(law.dimension * law.scale))
     weight = digits.exp(digits.minus(peak))
-    sums, ratio, radius = [weight], 1.0, 0
+    sums = [weight]
+    ratio = 1.0
+    radius = 0
     while ratio > 0.5 or digits.scaleb(weight, size) > sums[-1]:
         radius += 1
         growth = digits.ln(as_decimal(1 + 1 / (first + radius - 1), digits))
-        points = digits.subtract(Decimal(1), digits.exp(digits.multiply(digits.minus(d), growth)))
-        weight = digits.multiply(digits.exp(digits.subtract(power(radius), peak)), points)
-        ratio = float(
-            digits.exp(digits.fma(digits.subtract(d, Decimal(1)), growth, digits.minus(fall)))
-        )
+        inner_share = digits.exp(digits.multiply(digits.minus(d), growth))
+        points = digits.subtract(Decimal(1), inner_share)
+        box_weight = digits.exp(digits.subtract(log_weight(radius), peak))
+        weight = digits.multiply(box_weight, points)
+        log_ratio = digits.fma(digits.subtract(d, Decimal(1)), growth, digits.minus(fall))
+        ratio = float(digits.exp(log_ratio))
         sums.append(digits.add(sums[-1], weight))
-    shares = (digits.divide(each, sums[-1]) for each in sums)
-    whole = [int(digits.scaleb(each, size)) for each in shares]
+    shares = [digits.divide(total, sums[-1]) for total in sums]
+    numerators = [int(digits.scaleb(share, size)) for share in shares]
     # Three errors add up to less than 2 in the last digit: rounding, shells left out, few digits.
-    low, high = ([Fraction(each + off, 10**size) for each in whole] for off in (-2, 2))
+    low = [Fraction(numerator - 2, 10**size) for numerator in numerators]
+    high = [Fraction(numerator + 2, 10**size) for numerator in numerators]
     return low, high
 
 
@@ -362,9 +378,10 @@ def _from_table(law: ShellNoise, word: int, bits: Bits) -> int:
     """The radius for one uniform number: the number of sums below it."""
     uniform = Uniform(word, 64, bits)
     for level in itertools.count():
-        (low, high), (least, most) = _table(law, level), uniform.enclosure(level)
-        radius = bisect_right(high, least)
-        if radius == bisect_right(low, most) < len(low):
+        lower_sums, upper_sums = _table(law, level)
+        low, high = uniform.enclosure(level)
+        radius = bisect_right(upper_sums, low)
+        if radius == bisect_right(lower_sums, high) < len(lower_sums):
             return radius
     raise AssertionError("unreachable")
 
@@ -372,41 +389,51 @@ def _from_table(law: ShellNoise, word: int, bits: Bits) -> int:
 def _radii(law: ShellNoise, bits: Bits, runs: int) -> Integers:
     """The shell of each draw."""
     if _is_tabled(law):
-        tabled = [_from_table(law, word, bits) for word in bits.words(runs).tolist()]
-        return np.array(tabled, dtype=np.int64)
+        radii_from_table = [_from_table(law, word, bits) for word in bits.words(runs).tolist()]
+        return np.array(radii_from_table, dtype=np.int64)
     # Cell R ends at (R + first)·λ.
-    scale, start = float(law.scale), 1 - law.first
-    length, end = 1 / scale, law.first / scale
+    scale = float(law.scale)
+    start = 1 - law.first
+    length = 1 / scale
+    first_end = law.first / scale
     slack = law.dimension * 2.0**-52  # each addition is off by 2^−53 of its sum
-    radii, pending = np.empty(runs, dtype=np.int64), np.arange(runs)
+    radii = np.empty(runs, dtype=np.int64)
+    pending = np.arange(runs)
     while pending.size:
-        words = bits.words(pending.size, law.dimension + 1)
-        low, high = exponential_bounds(1.0, words)
-        first, last = low[:, :-1].sum(axis=1) * (1 - slack), high[:, :-1].sum(axis=1) * (1 + slack)
+        random_words = bits.words(pending.size, law.dimension + 1)
+        low_waits, high_waits = exponential_bounds(1.0, random_words)
+        low_time = low_waits[:, :-1].sum(axis=1) * (1 - slack)
+        high_time = high_waits[:, :-1].sum(axis=1) * (1 + slack)
         # Scaling, adding the start and rounding λ cost at most 2^−50 each time.
-        cell = (first * scale + start) * (1 - _ROUNDING) // 1
-        bar = cell * length + end
-        clears = first + low[:, -1] > bar * (1 + 2 * _ROUNDING)
-        fails = last + high[:, -1] < bar * (1 - 2 * _ROUNDING)
-        known = (cell == (last * scale + start) * (1 + _ROUNDING) // 1) & (clears | fails)
-        cell[~known] = 0.0  # it may be infinite
-        whole = cell.astype(np.int64)
-        for row in np.flatnonzero(~known):
-            whole[row], clears[row] = _decided(law, words[row], bits)
-        radii[pending[clears]] = whole[clears]
+        low_cell = (low_time * scale + start) * (1 - _ROUNDING) // 1
+        high_cell = (high_time * scale + start) * (1 + _ROUNDING) // 1
+        end_of_cell = low_cell * length + first_end
+        clears = low_time + low_waits[:, -1] > end_of_cell * (1 + 2 * _ROUNDING)
+        fails = high_time + high_waits[:, -1] < end_of_cell * (1 - 2 * _ROUNDING)
+        is_decided = (low_cell == high_cell) & (clears | fails)
+        low_cell[~is_decided] = 0.0  # it may be infinite
+        cells = low_cell.astype(np.int64)
+        for row in np.flatnonzero(~is_decided):
+            cells[row], clears[row] = _decided(law, random_words[row], bits)
+        radii[pending[clears]] = cells[clears]
         pending = pending[~clears]
     return radii
 
 
-def _decided(law: ShellNoise, words: Words, bits: Bits) -> tuple[int, bool]:
+def _decided(law: ShellNoise, random_words: Words, bits: Bits) -> tuple[int, bool]:
     """The cell of the second to last arrival, and whether the last is in a later cell; exact."""
-    waits = [Uniform.of_word(word, bits) for word in words.tolist()]
+    waits = [Uniform.of_word(word, bits) for word in random_words.tolist()]
     start = 1 - Fraction(law.first)
 
     def cells(count: int, level: int) -> Enclosure:
         """The time of an arrival, in cells."""
-        lows, highs = zip(*(wait.exponential(level) for wait in waits[:count]), strict=True)
-        return sum(lows) * law.scale + start, sum(highs) * law.scale + start
+        low_time = Fraction(0)
+        high_time = Fraction(0)
+        for wait in waits[:count]:
+            low, high = wait.exponential(level)
+            low_time += low
+            high_time += high
+        return low_time * law.scale + start, high_time * law.scale + start
 
     cell: int = decide(lambda level: cells(len(waits) - 1, level), math.floor)
     clears: bool = decide(lambda level: cells(len(waits), level), lambda time: time > cell + 1)
@@ -416,23 +443,29 @@ def _decided(law: ShellNoise, words: Words, bits: Bits) -> tuple[int, bool]:
 def _points(law: ShellNoise, radii: Integers, bits: Bits) -> Integers:
     """A point on each shell: points of the box that ends there, until one is accepted."""
     dimension = law.dimension
-    points, pending = np.empty((radii.size, dimension), dtype=np.int64), np.arange(radii.size)
+    points = np.empty((radii.size, dimension), dtype=np.int64)
+    pending = np.arange(radii.size)
     while pending.size:
-        radius, rows = radii[pending], np.arange(pending.size)
-        size = 2 * radius + 1 if law.signed else radius + 1
-        tried = bits.each_below(size[:, None], rows.size, dimension)
-        rare = dimension <= radius + 1
+        radius = radii[pending]
+        rows = np.arange(pending.size)
+        size = radius + 1
+        if law.signed:
+            size = 2 * radius + 1
+        candidates = bits.each_below(size[:, None], rows.size, dimension)
+        are_ends_rare = dimension <= radius + 1
         end = size - 1
         if law.signed:
             end = end * bits.each_below(2, rows.size)
-        place = bits.each_below(dimension, rows.size)
-        tried[rows[rare], place[rare]] = end[rare]
-        at_end = tried == size[:, None] - 1
+        column = bits.each_below(dimension, rows.size)
+        candidates[rows[are_ends_rare], column[are_ends_rare]] = end[are_ends_rare]
+        at_end = candidates == size[:, None] - 1
         if law.signed:
-            at_end |= tried == 0
-        ends = at_end.sum(axis=1)
-        kept = bits.each_below(np.maximum(ends, 1), rows.size) == 0
-        accepted = (ends > 0) & (kept | ~rare)
-        points[pending[accepted]] = tried[accepted]
+            at_end |= candidates == 0
+        end_count = at_end.sum(axis=1)
+        is_one_in_count = bits.each_below(np.maximum(end_count, 1), rows.size) == 0
+        accepted = (end_count > 0) & (is_one_in_count | ~are_ends_rare)
+        points[pending[accepted]] = candidates[accepted]
         pending = pending[~accepted]
-    return points - radii[:, None] if law.signed else points
+    if law.signed:
+        return points - radii[:, None]
+    return points

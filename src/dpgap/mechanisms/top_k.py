@@ -488,7 +488,7 @@ def select(
         values, names = answers[some], some
         if line is not None:
             values, names = np.append(values, line), np.append(some, -1)
-            own = bits.words(program.law.words, words.shape[1], 1)
+            own = bits.words(program.law.words_per_draw, words.shape[1], 1)
             words = np.concatenate([words, own], axis=2)
         low, high = noisy_bounds(values - values.max(), program.law.bounds(words))
         rank = ranked if line is None else ranked_to_line
@@ -515,9 +515,9 @@ def contenders(
             some, words = _contenders(law, min(program.k + 1, n), answers, bits, first_chunk)
             yield some, words[:, None, :]
         return
-    at_once = max(1, _WORDS_AT_ONCE // max(1, n * law.words))
+    at_once = max(1, _WORDS_AT_ONCE // max(1, n * law.words_per_draw))
     for done in range(0, runs, at_once):
-        yield np.arange(n), bits.words(law.words, min(at_once, runs - done), n)
+        yield np.arange(n), bits.words(law.words_per_draw, min(at_once, runs - done), n)
 
 
 def _contenders(
@@ -529,7 +529,7 @@ def _contenders(
     """
     best = int(answers.max())
     contenders = np.empty(0, dtype=np.int64)
-    words = np.empty((law.words, 0), dtype=np.uint64)
+    words = np.empty((law.words_per_draw, 0), dtype=np.uint64)
     bar = -math.inf  # an answer must reach this: the need-th largest lower bound so far
     start = 0
     while start < answers.size:
@@ -538,8 +538,8 @@ def _contenders(
         hits = _may_reach(law, first, bar, chunk - best)
         if hits.size:
             drawn = first[None, hits]
-            if law.words > 1:
-                drawn = np.concatenate([drawn, bits.words(law.words - 1, hits.size)])
+            if law.words_per_draw > 1:
+                drawn = np.concatenate([drawn, bits.words(law.words_per_draw - 1, hits.size)])
             contenders = np.concatenate([contenders, hits + start])
             words = np.concatenate([words, drawn], axis=1)
             if contenders.size >= need:
@@ -657,7 +657,7 @@ def select_grouped(
     tops = Tops(law, program.k, values, sizes, bits)
     ends, exact, rank = (tops.low, tops.high), tops.exact(), ranked
     if line is not None:
-        words, over = bits.words(law.words, 1), np.array([line - int(values.max())])
+        words, over = bits.words(law.words_per_draw, 1), np.array([line - int(values.max())])
         own = noisy_bounds(over, law.bounds(words))
         ends = np.append(ends[0], own[0]), np.append(ends[1], own[1])
         exact, rank = chain(exact, law.reals(words, bits)), ranked_to_line

@@ -78,7 +78,6 @@ from dpgap.releases.release import (
     Total,
     UnitCount,
     finite,
-    rows_of,
 )
 
 # --------------------------------------------------------------------------------------------------
@@ -757,7 +756,7 @@ def _shown(release: Release) -> dict[str, Any]:
         fields["findings"] = lambda: list(release.findings)
     if isinstance(release, TableRelease):
         fields["private"] = lambda: release.question.is_private
-        fields["items"] = lambda: [row | {"item": plain(row["item"])} for row in rows_of(release)]
+        fields["items"] = lambda: [plain(row) for row in release]
     elif isinstance(release, Measured | MeasuredValues):
         fields["interval"] = lambda: [
             [*map(finite, ends)] for ends in release.interval().reshape(-1, 2).tolist()

@@ -5,7 +5,6 @@ numbers and positions in drawings, as plain text.
 """
 
 import base64
-import errno
 import hashlib
 import math
 import re
@@ -31,7 +30,7 @@ from dpgap.releases.findings import (
     own_findings,
     why_no_p_values,
 )
-from dpgap.releases.plain import attempted, plain
+from dpgap.releases.plain import attempted, plain, returned_or_written
 from dpgap.releases.release import (
     NAMES,
     JointRelease,
@@ -45,7 +44,6 @@ from dpgap.releases.release import (
     TableRelease,
     measured_in,
     question_of,
-    rows_of,
     title_of,
 )
 
@@ -167,12 +165,9 @@ def _picture(release: Measured) -> tuple[Scale | None, float | None, str, list[l
 
     Rows whose order is not sure are in one block.
     """
-    rows = rows_of(release)
-    for row, shown in zip(rows, release.cells()["estimate"], strict=True):
-        row["shown"] = shown
+    rows = list(zip(release, release.cells()["estimate"], strict=True))
     line = None if release.line is None else float(release.line)
-    ends = [row[name] for row in rows for name in ("low", "estimate", "high")]
-    ends = [end for end in ends if end is not None]
+    ends = [end for row, _ in rows for end in (row.low, row.estimate, row.high) if end is not None]
     scale = Scale.of(ends if line is None else [*ends, line])
     units = measured_in(release.question) if isinstance(release, TableRelease) else "answer"
     return scale, line, units, [[rows[rank - 1] for rank in ranks] for ranks in release.groups()]
@@ -223,29 +218,27 @@ def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
     return ax
 
 
-_GAPS = {"gap to next": "lead over the next", "gap": "above the threshold by"}
-
-
 def _bars(release: Release) -> tuple[str, list[Any]]:
     """The units of a plot; and for each row its name, its value and its ends, if any."""
     question, columns = question_of(release), release.columns()
     units = "answer" if question is None else measured_in(question)
     if isinstance(release, JointRelease):
         return "lead over every other set", [("the set", release.lead, None)]
-    value = next((name for name in ("estimate", "value", *_GAPS) if name in columns), None)
-    if value is None or not columns[value]:
+    numbers = columns["estimate"] if "estimate" in columns else columns.get("gap", ())
+    if not numbers:
         return "", []
-    values, cells = columns[value], release.cells()
-    answers = [f"answer {at}" for at in cells.get("index", range(len(values)))]
-    names = cells.get("item") or cells.get("label") or ([units] if question else answers)
-    if "group" in cells:
-        names = list(map("{}: {}".format, cells["group"], names))
-    ends: Iterable[Any] = [None] * len(values)
-    if value not in _GAPS:
-        low, high = (name for name in columns if name.endswith(("low", "high")))
-        ends = zip(columns[low], columns[high], strict=True)
-    bars = zip(names, values, ends, strict=True)
-    return _GAPS.get(value, units), [bar for bar in bars if bar[1] is not None]
+    names = release.cells().get("item") or [units]
+    if getattr(release, "labels", None) is None and question is None:
+        names = [f"answer {item}" for item in columns["item"]]
+    if "group" in columns:
+        names = list(map("{}: {}".format, release.cells()["group"], names))
+    ends: Iterable[Any] = [None] * len(numbers)
+    if "estimate" in columns:
+        ends = zip(columns["low"], columns["high"], strict=True)
+    else:
+        units = "above the threshold by" if "threshold" in columns else "gap to the next"
+    bars = zip(names, numbers, ends, strict=True)
+    return units, [bar for bar in bars if bar[1] is not None]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -256,7 +249,7 @@ def page(release: Release, title: str | None = None, path: Place | None = None) 
     question = question_of(release)
     made = release.made.words(None if question is None else question.table)
     title = heading(title, title_of(release))
-    return _handed_out(rendered("page.html", release=release, title=title, made=made), path)
+    return returned_or_written(rendered("page.html", release=release, title=title, made=made), path)
 
 
 def heading(title: object, otherwise: str) -> str:
@@ -266,18 +259,6 @@ def heading(title: object, otherwise: str) -> str:
     if not isinstance(title, str):
         raise TypeError(f"title must be text, not {type(title).__name__}")
     return visible(title)
-
-
-def _handed_out(text: str, path: Place | None) -> str:
-    """Return the text, or write it to a file and return the path. Every error names the file."""
-    if path is None:
-        return text
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except (OSError, ValueError) as error:
-        number, why = getattr(error, "errno", errno.EINVAL), getattr(error, "strerror", str(error))
-        raise OSError(number, why, str(path)) from None
-    return str(path)
 
 
 def cell(*releases: Table, words: str = "") -> str:
@@ -397,7 +378,7 @@ def session_page(
         words=words,
         reading=list(dict.fromkeys(chain.from_iterable(said))),
     )
-    return _handed_out(text, path)
+    return returned_or_written(text, path)
 
 
 def _session_reading(release: Release) -> list[str]:
@@ -462,7 +443,7 @@ def environment(*packages: str) -> "Environment":
     made.globals |= {
         "attempt": lambda part, caller: attempted(part, "", caller),
         "content_policy": content_policy,
-        "names": (*NAMES, "index"),
+        "names": NAMES,
         "cell_style": Markup(CELL_STYLE),
         "style": Markup(STYLE),
         "zip": zip,

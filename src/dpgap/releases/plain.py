@@ -4,6 +4,7 @@ Nothing here knows what a release is. Exact numbers are written exactly. A part 
 written is left out: it must not stop a release that is paid.
 """
 
+import errno
 import json
 import logging
 import math
@@ -12,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from functools import partial
+from os import PathLike
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -145,6 +148,21 @@ def attempted(part: str, otherwise: U, make: Callable[..., T], *given: Any) -> T
     except Exception as error:
         _log.error("%s is left out: %s", part, type(error).__name__)
         return otherwise
+
+
+# --------------------------------------------------------------------------------------------------
+
+
+def returned_or_written(text: str, path: str | PathLike[str] | None) -> str:
+    """Return the text, or write it to a file and return the path. Every error names the file."""
+    if path is None:
+        return text
+    try:
+        Path(path).write_bytes(text.encode())
+    except (OSError, ValueError) as error:
+        number, why = getattr(error, "errno", errno.EINVAL), getattr(error, "strerror", str(error))
+        raise OSError(number, why, str(path)) from None
+    return str(path)
 
 
 # --------------------------------------------------------------------------------------------------

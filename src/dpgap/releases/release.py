@@ -3,11 +3,9 @@
 No private number ever gets here. Each release states its guarantee in plain words.
 """
 
-import importlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -42,7 +40,17 @@ from dpgap.exact.parameters import (
 from dpgap.exact.reals import Flags, Floats, Integers, without_float_errors
 from dpgap.printable import column_name, printable, visible
 from dpgap.question import HISTOGRAM, Question, promise_in_words
-from dpgap.releases.plain import attempted, exact_value, in_words, plain, separated, written
+from dpgap.releases.plain import (
+    attempted,
+    exact_value,
+    in_words,
+    number,
+    plain,
+    returned_or_written,
+    separated,
+    written,
+)
+from dpgap.releases.rows import Row, RowSequence, columns_of, csv_of, frame_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,8 +134,17 @@ class MechanismUsed(NamedTuple):
 # --------------------------------------------------------------------------------------------------
 
 
-NAMES = ("item", "label", "group")
+NAMES = ("item", "group")
 """The columns of names; names are untrusted."""
+HEADINGS = {
+    "low": "95% low",
+    "high": "95% high",
+    "gap": "gap to next",
+    "give_or_take": "give or take",
+}
+"""Headings of columns for people, if they differ from the names of columns."""
+_OUTWARDS = {"low": math.floor, "high": math.ceil, "give_or_take": math.ceil}
+"""How ends of intervals and lengths are rounded for people."""
 
 
 class Promise(NamedTuple):
@@ -253,12 +270,18 @@ class Table(ABC):
     def columns(self) -> dict[str, Sequence[Any]]:
         """The rows, column by column."""
 
-    def to_frame(self) -> Any:
-        """The rows as a data frame: pandas if it is installed, else Polars."""
-        for library in ("pandas", "polars"):
-            with suppress(ModuleNotFoundError):
-                return importlib.import_module(library).DataFrame(self.columns())
-        raise ModuleNotFoundError("to_frame() needs pandas or polars: pip install pandas")
+    @property
+    def headings(self) -> Mapping[str, str]:
+        """Headings of columns for people, if they differ from the names of columns."""
+        return HEADINGS
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """The rows as a data frame.
+
+        `library` is "pandas", "polars" or "pyarrow"; by default pandas if it is installed, else
+        Polars. The names of columns depend only on the kind of release.
+        """
+        return frame_of(self.columns(), library)
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as a dictionary that JSON can hold; exact numbers are text such as "7/10"."""
@@ -274,15 +297,16 @@ class Table(ABC):
         columns = {name: cells for name, cells in self.columns().items() if name != "p"}
         numbers = [columns[name] for name in columns if name not in NAMES]
         floats = [cell for column in numbers for cell in column if isinstance(cell, float)]
-        digits, shown = int(not all(map(float.is_integer, floats))), {}
+        digits = int(not all(map(float.is_integer, floats)))
+        texts = {}
         for name, cells in columns.items():
             if name in NAMES or not cells or list(cells).count(None) < len(cells):
-                shown[name] = [_shown(cell, name, digits) for cell in cells]
-        lows, highs = shown.get(HEADINGS["low"], []), shown.get(HEADINGS["high"], [])
+                texts[name] = [_shown(cell, name, digits) for cell in cells]
+        lows, highs = texts.get("low", []), texts.get("high", [])
         for place, low in enumerate(lows):
             if not low:  # an interval without a lower end
                 lows[place], highs[place] = "–", f"≤ {highs[place]}"
-        return shown
+        return {self.headings.get(name, name): cells for name, cells in texts.items()}
 
     def __str__(self) -> str:
         found = attempted("findings", (), getattr, self, "findings")
@@ -326,7 +350,7 @@ def _shown(cell: Any, name: str, digits: int) -> str:
 
 def _outwards(cell: float, name: str, digits: int) -> float:
     """A number with some digits: ends of intervals and lengths are rounded outwards."""
-    rounded = _OUTWARDS.get(name.split()[-1])
+    rounded = _OUTWARDS.get(name)
     return cell if rounded is None else rounded(round(cell * 10.0**digits, 6)) / 10.0**digits
 
 
@@ -337,6 +361,11 @@ def p_text(p: float) -> str:
     ('< 0.001', '0.032', '0.50')
     """
     return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
+def finite(value: float) -> float | None:
+    """The same float, or None if it is infinite or not a number: JSON has neither."""
+    return value if math.isfinite(value) else None
 
 
 def _two_ranks(better: int, worse: int, most: int) -> tuple[int, int]:
@@ -386,6 +415,28 @@ class Release(Table):
         """
         return written(self._showing.drawn(self))
 
+    def to_csv(self, path: Place | None = None) -> str:
+        """Return the rows as CSV text, or write them to a file and return its path.
+
+        Every row ends with the question, the ε and the time (UTC). So a file says what it is, and
+        no program has to skip lines above the names of columns. ε is the nearest number; a document
+        has the exact one. A name that begins like a formula gets an apostrophe in front, as in
+        spreadsheets.
+        """
+        facts = {
+            "question": self._purpose(),
+            "epsilon": number(self.epsilon),
+            "time": self.made.time,
+        }
+        return returned_or_written(csv_of(self.columns(), facts), path)
+
+    def _purpose(self) -> str:
+        """The question in one line; without a question, the names of the mechanisms."""
+        question = question_of(self)
+        if question is None:
+            return ", ".join(used.name for used in self.mechanisms)
+        return question.purpose if question.is_private else f"{question.purpose} (NOT private)"
+
     def to_html(self, path: Place | None = None, *, title: str | None = None) -> str:
         """Return this release as the text of a self-contained HTML page, or write it to a file.
 
@@ -428,7 +479,7 @@ class Release(Table):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class IndexRelease(Release):
+class IndexRelease(Release, RowSequence):
     """Selected answers and nothing else.
 
     `indices` are their positions among all answers, `labels` their names, if there are any.
@@ -438,8 +489,21 @@ class IndexRelease(Release):
     indices: Integers
     labels: tuple[Any, ...] | None
 
+    _columns: ClassVar[tuple[str, ...]] = ("rank", "item", "gap", "p")
+
+    @property
+    def _items(self) -> Sequence[Any]:
+        """The labels; without labels, the indices."""
+        return self.indices.tolist() if self.labels is None else self.labels
+
+    def _rows(self) -> tuple[Row, ...]:
+        return tuple(Row(None, item) for item in self._items)
+
+    def __len__(self) -> int:
+        return int(self.indices.size)
+
     def columns(self) -> dict[str, Sequence[Any]]:
-        return {"index": self.indices.tolist()} if self.labels is None else {"label": self.labels}
+        return {**columns_of(self._rows(), self._columns)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -457,6 +521,14 @@ class Selected(IndexRelease):
         said = (dict(used.parameters).get("threshold") for used in self.mechanisms)
         text = next((each for each in said if isinstance(each, str)), None)
         return None if text is None else exact_value(text)
+
+    def _p_of_rows(self) -> Sequence[float | None]:
+        """The p-value of each answer; None if there is one for the whole set."""
+        count = self.indices.size
+        if self.p_values is None or (self.is_proved_as_a_set and count > 1):
+            return [None] * count
+        p_values: list[float] = self.p_values.tolist()
+        return p_values
 
     @property
     def p_values(self) -> Floats | None:
@@ -508,10 +580,14 @@ class TopKRelease(Selected):
         better, worse = _two_ranks(better, worse, self.gaps.size + 1)
         return float(self.gaps[better - 1 : worse - 1].sum())
 
-    def columns(self) -> dict[str, Sequence[Any]]:
-        gaps = [*self.gaps.tolist(), *[None] * (self.indices.size - self.gaps.size)]
-        ranks = list(range(1, self.indices.size + 1))
-        return {"rank": ranks, **IndexRelease.columns(self), "gap to next": gaps}
+    def _rows(self) -> tuple[Row, ...]:
+        gaps: list[float | None] = self.gaps.tolist()
+        if len(gaps) < len(self):  # everybody won, so the last one has no gap
+            gaps.append(None)
+        columns = zip(self._items, gaps, self._p_of_rows(), strict=True)
+        return tuple(
+            Row(rank, item, gap=gap, p=p) for rank, (item, gap, p) in enumerate(columns, start=1)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -588,19 +664,25 @@ class AboveRelease(Selected):
         ]
         return np.array(bounds)
 
+    def _rows(self) -> tuple[Row, ...]:
+        columns = zip(self._items, self.gaps.tolist(), self._p_of_rows(), strict=True)
+        return tuple(Row(None, item, gap=gap, p=p) for item, gap, p in columns)
+
     def columns(self) -> dict[str, Sequence[Any]]:
-        columns = {
-            **IndexRelease.columns(self),
-            "gap": self.gaps.tolist(),
+        thresholds = self.thresholds or [self.errors.threshold] * len(self)
+        return {
+            **Selected.columns(self),
             "branch": self.branch_of.tolist(),
+            "threshold": list(map(float, thresholds)),
         }
-        if self.thresholds is not None:
-            columns["threshold"] = [float(line) for line in self.thresholds]
-        return columns
+
+    @property
+    def headings(self) -> Mapping[str, str]:
+        return {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MeasuredValues(Release):
+class MeasuredValues(Release, RowSequence):
     """Measured values, each with the same variance."""
 
     _title: ClassVar[str] = "Measured values"
@@ -619,9 +701,18 @@ class MeasuredValues(Release):
         """For each value, the ends of an interval for the true value, with this confidence."""
         return self.error.ends(self.values, confidence_level(level), self.rounding)
 
+    def _rows(self) -> tuple[Row, ...]:
+        columns = zip(self.values.tolist(), self.interval().tolist(), strict=True)
+        return tuple(
+            Row(None, place, estimate, low, high)
+            for place, (estimate, (low, high)) in enumerate(columns)
+        )
+
+    def __len__(self) -> int:
+        return int(self.values.size)
+
     def columns(self) -> dict[str, Sequence[Any]]:
-        low, high = self.interval().T
-        return {"value": self.values.tolist(), "low": low.tolist(), "high": high.tolist()}
+        return {**columns_of(self._rows(), ("item", "estimate", "low", "high"))}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -832,64 +923,33 @@ class Measured(Selected):
         own = self.errors[0] if self.errors else None
         return self.measured_by or (None if isinstance(own, LaplaceSum) else own)
 
-    def columns(self) -> dict[str, Sequence[Any]]:
-        columns = measured_columns(self)
-        del columns["gap"]
-        called = "index" if self.labels is None else "label"
-        headings = HEADINGS | ({} if isinstance(self, TableRelease) else {"item": called})
-        return {headings.get(name, name): cells for name, cells in columns.items()}
+    _columns: ClassVar[tuple[str, ...]] = Row._fields
 
-
-# --------------------------------------------------------------------------------------------------
-# The rows of a release with estimates.
-
-
-HEADINGS = {
-    "low": "95% low",
-    "high": "95% high",
-    "lead": "lead over next",
-    "give_or_take": "give or take",
-}
-"""Headings of columns for people, if they differ from the names in documents."""
-_OUTWARDS = {"low": math.floor, "high": math.ceil, "take": math.ceil}
-"""By the last word of a heading."""
-
-
-def measured_columns(release: Measured) -> dict[str, list[Any]]:
-    """The columns of a release by their names in documents, the largest estimate first.
-
-    `low` is None if the interval has no lower end. `gap` is the gap of the selection; it is None if
-    the selection has no gap for each item. `lead` is how far the estimate is above that of the next
-    row. `give_or_take` is the most that the lead is off: for all leads at once, with the confidence
-    of the intervals. `p` is the p-value of "it does not belong".
-    """
-    order, count = release.order, release.indices.size
-    names = release.indices.tolist() if release.labels is None else release.labels
-    estimates, ends = release.estimates[order], release.interval()[order].tolist()
-    is_set = release.is_proved_as_a_set and count > 1  # its one p-value is of no row
-    p_values = None if is_set else release.p_values
-    return {
-        "rank": list(range(1, count + 1)),
-        "item": [names[at] for at in order.tolist()],
-        "estimate": estimates.tolist(),
-        "low": [finite(low) for low, _ in ends],
-        "high": [high for _, high in ends],
-        "gap": release.gaps[order].tolist() if release.gaps.size == count else [None] * count,
-        "lead": [*(estimates[:-1] - estimates[1:]).tolist(), None][:count],
-        "give_or_take": [*map(finite, release.half_widths_of_leads().tolist()), None][:count],
-        "p": [None] * count if p_values is None else p_values[order].tolist(),
-    }
-
-
-def rows_of(release: Measured) -> list[dict[str, Any]]:
-    """The rows of a release, as a list of dictionaries."""
-    columns = measured_columns(release)
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def finite(value: float) -> float | None:
-    """The same float, or None if it is infinite or not a number: JSON has neither."""
-    return value if math.isfinite(value) else None
+    def _rows(self) -> tuple[Row, ...]:
+        places = self.order.tolist()
+        items = self._items
+        estimates = self.estimates.tolist()
+        ends = self.interval().tolist()
+        p_values = self._p_of_rows()
+        half_widths = self.half_widths_of_leads().tolist()
+        rows = []
+        for rank, place in enumerate(places, start=1):
+            gap = give_or_take = None
+            if rank < len(places):
+                gap = estimates[place] - estimates[places[rank]]
+                give_or_take = finite(half_widths[rank - 1])
+            row = Row(
+                rank=rank,
+                item=items[place],
+                estimate=estimates[place],
+                low=finite(ends[place][0]),
+                high=ends[place][1],
+                gap=gap,
+                give_or_take=give_or_take,
+                p=p_values[place],
+            )
+            rows.append(row)
+        return tuple(rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -964,9 +1024,15 @@ class Total(MeasuredValues):
         ends: Floats = MeasuredValues.interval(self, level)[0]
         return ends if self.question.at_least else np.maximum(ends, 0.0)
 
-    def columns(self) -> dict[str, Sequence[Any]]:
+    def __float__(self) -> float:
+        return self.estimate
+
+    def _rows(self) -> tuple[Row, ...]:
         low, high = self.interval().tolist()
-        return {"estimate": [self.estimate], "95% low": [low], "95% high": [high]}
+        return (Row(1, None, self.estimate, low, high),)
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        return {**columns_of(self._rows(), ("estimate", "low", "high"))}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -1020,19 +1086,26 @@ class Shares(Table):
 
     def columns(self) -> dict[str, Sequence[Any]]:
         rows = self.items if self.other is None else (*self.items, self.other)
-        level = f"{100 * self.level:.4g}%"
-        names = ("item", "share", f"{level} low", f"{level} high")
+        names = ("item", "share", "low", "high")
         return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+    @property
+    def headings(self) -> Mapping[str, str]:
+        level = f"{100 * self.level:.4g}%"
+        return {"low": f"{level} low", "high": f"{level} high"}
 
     def cells(self) -> dict[str, list[str]]:
         """The rows as text, in per cent."""
         items, *numbers = self.columns().items()
-        return {"item": [visible(plain(item)) for item in items[1]]} | {
-            name: [
-                f"{_outwards(cell, name, 3):,.1%}" if math.isfinite(cell) else "–" for cell in cells
-            ]
-            for name, cells in numbers
-        }
+        texts = {"item": [visible(plain(item)) for item in items[1]]}
+        for name, cells in numbers:
+            heading = self.headings.get(name, name)
+            texts[heading] = [_per_cent(cell, name) for cell in cells]
+        return texts
+
+
+def _per_cent(cell: float, name: str) -> str:
+    return f"{_outwards(cell, name, 3):,.1%}" if math.isfinite(cell) else "–"
 
 
 def _notes(level: float, asked: Question | None, has_one_each: bool) -> Iterator[str]:
@@ -1103,7 +1176,7 @@ class ReleasesByGroup(Release, Mapping[Any, TableRelease]):
     def columns(self) -> dict[str, Sequence[Any]]:
         """The rows of all groups, one after the other; the first column says which group."""
         parts = [answer.columns() for answer in self.answers]
-        groups = [group for group, part in zip(self, parts, strict=True) for _ in part["rank"]]
+        groups = [group for group, answer in self.items() for _ in answer]
         cells = {name: [*chain(*(it[name] for it in parts))] for name in parts[0]}
         return {"group": groups, **cells}
 

@@ -1,7 +1,5 @@
-"""A release as rows and as text, for data frames, documents and the terminal."""
+"""A release as text for the terminal, and its document with what an account has left."""
 
-import csv
-import io
 from collections.abc import Container, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
@@ -14,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpgap.exact.parameters import approximately, readable_down, readable_up
-from dpgap.printable import in_a_cell, printable, visible
+from dpgap.printable import printable, visible
 from dpgap.releases.findings import (
     cut_in_words,
     findings,
@@ -23,7 +21,7 @@ from dpgap.releases.findings import (
     is_private,
     own_findings,
 )
-from dpgap.releases.plain import attempted, number, plain, written
+from dpgap.releases.plain import attempted, number, written
 from dpgap.releases.release import (
     NAMES,
     Release,
@@ -33,7 +31,7 @@ from dpgap.releases.release import (
 )
 
 # --------------------------------------------------------------------------------------------------
-# The rows of a release, as CSV, beside its document, and as text that is safe to show.
+# A release as text that is safe to show.
 #
 # Names of items come from a table that anybody may have filled. In a terminal and on a page they
 # must not move the cursor, reverse the text or become markup; in a spreadsheet they must not become
@@ -64,29 +62,6 @@ def to_json(release: Release, remaining: Fraction | None) -> str:
         "exact": {"epsilon_spent": readable_text(release.spent), "epsilon_remaining": left},
     }
     return written(release.to_dict() | beside)
-
-
-def to_csv(release: Release) -> str:
-    """The rows as CSV; spreadsheets take no name for a formula.
-
-    Every row ends with the question, the ε and the time (UTC). So a file says what it is, and no
-    program has to skip lines above the names of columns. ε is the nearest number; a document has
-    the exact one. A name that begins like a formula gets an apostrophe in front, as in
-    spreadsheets.
-    """
-    out = io.StringIO()
-    writer = csv.writer(out)
-    columns = release.columns()
-    rows = zip(*([plain(cell) for cell in column] for column in columns.values()), strict=True)
-    question = question_of(release)
-    asked = ", ".join(used.name for used in release.mechanisms)
-    if question is not None:
-        asked = question.purpose + ("" if question.is_private else " (NOT private)")
-    facts = (in_a_cell(asked), number(release.epsilon), release.made.time)
-    writer.writerow((*columns, "question", "epsilon", "time"))
-    for row in rows:
-        writer.writerow((*map(in_a_cell, row), *facts))
-    return out.getvalue()
 
 
 # --------------------------------------------------------------------------------------------------

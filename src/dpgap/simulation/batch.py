@@ -1,4 +1,16 @@
-"""Many runs of a mechanism or a pipeline, in batches, and their results."""
+"""Many runs of a mechanism or a pipeline, in batches, and their results.
+
+Results are arrays with one row for each run, or one entry for each answer. They hold what a release
+would have shown, in the same units. Simulations use the true answers, so results are not private:
+nothing here may be published about real people.
+
+A `Batch` is a function that makes some of the runs. All runs of a simulation use the same one. A
+user's mechanism is any program with `run(answers, noise)`; it runs on float noise. A pipeline
+selects, measures and estimates, as `dpgap.pipelines.arrays` does. The code of releases decides and
+computes the estimates, for all runs at once. The paper's estimates above a threshold have their own
+code here, and tests compare both. The best method's estimates need numerical integration for every
+run; this takes most of the time.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -30,12 +42,6 @@ from dpgap.pipelines.best import estimates_after_above
 from dpgap.pipelines.routes import JointRoute, PaperRoute, RankedRoute
 from dpgap.simulation.selections import Ranked, Rng, best_runs, draw, draw_shells, sift_runs
 
-# --------------------------------------------------------------------------------------------------
-# Results of many simulated runs: arrays with one row for each run, or one entry for each answer.
-#
-# They hold what a release would have shown, in the same units. Simulations use the true answers, so
-# results are not private: nothing here may be published about real people.
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs:
@@ -50,18 +56,24 @@ class Runs:
         """All runs of all parts, in order."""
         if len(parts) == 1:
             return parts[0]
-        return cls(*(_join([getattr(part, each.name) for part in parts]) for each in fields(cls)))
+        columns = {}
+        for column in fields(cls):
+            columns[column.name] = _join([getattr(part, column.name) for part in parts])
+        return cls(**columns)
 
 
 def _names(runs: Runs) -> str:
-    return f"<{type(runs).__name__}: {', '.join(f'.{it.name}' for it in fields(runs))}>"
+    names = [f".{column.name}" for column in fields(runs)]
+    return f"<{type(runs).__name__}: {', '.join(names)}>"
 
 
 def _join(values: list[Any]) -> Any:
     first = values[0]
     if isinstance(first, Runs):
         return type(first).joined(values)
-    return list(chain(*values)) if isinstance(first, list) else np.concatenate(values)
+    if isinstance(first, list):
+        return list(chain(*values))
+    return np.concatenate(values)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,28 +185,24 @@ class ProgramRuns(Runs):
     outputs: list[Any]
 
 
-# --------------------------------------------------------------------------------------------------
-# Users' mechanisms: any program with `run(answers, noise)`, on float noise.
-
-
 class FloatNoise:
     """Float noise for programs: `run(answers, noise)` draws from it in one run."""
 
-    __slots__ = ("_left", "_rng")
+    __slots__ = ("_coordinates", "_rng")
 
     def __init__(self, rng: Rng) -> None:
         self._rng = rng
-        self._left: dict[ShellNoise, list[float]] = {}
+        self._coordinates: dict[ShellNoise, list[float]] = {}
 
     def draw(self, law: Law | ShellNoise) -> float:
         """The next draw from `law`; if the law is for many values, the next coordinate."""
         require_law(law)
         if not isinstance(law, ShellNoise):
             return float(draw(law, self._rng, 1)[0])
-        left = self._left.setdefault(law, [])
-        if not left:
-            left += draw_shells(law, self._rng, 1)[0].tolist()
-        return left.pop()
+        coordinates = self._coordinates.setdefault(law, [])
+        if not coordinates:
+            coordinates += draw_shells(law, self._rng, 1)[0].tolist()
+        return coordinates.pop()
 
 
 def program_runs(mechanism: Any, answers: ArrayLike) -> Callable[[slice, Rng], ProgramRuns]:
@@ -222,16 +230,20 @@ def program_runs(mechanism: Any, answers: ArrayLike) -> Callable[[slice, Rng], P
     listed = values.tolist()
 
     def batch(part: slice, rng: Rng) -> ProgramRuns:
-        said = (mechanism.run(listed, FloatNoise(rng)) for _ in range(part.stop - part.start))
-        return ProgramRuns([tuple(each) if isinstance(each, Iterator) else each for each in said])
+        outputs = []
+        for _ in range(part.stop - part.start):
+            output = mechanism.run(listed, FloatNoise(rng))
+            outputs.append(tuple(output) if isinstance(output, Iterator) else output)
+        return ProgramRuns(outputs)
 
     return batch
 
 
 def _answers_for(mechanism: Any, answers: ArrayLike) -> NDArray[Any]:
     """Answers for a program; on the grid, if it extends a mechanism of dpgap that has one."""
-    is_pipeline = isinstance(mechanism, MeasuredTopK | MeasuredAbove)
-    base = mechanism.selection if is_pipeline else mechanism
+    base = mechanism
+    if isinstance(mechanism, MeasuredTopK | MeasuredAbove):
+        base = mechanism.selection
     if isinstance(base, NoisyTopK | JointTopK | SparseVector):
         base.prepare(answers, None)
     elif not isinstance(base, CountHull | Cube | Laplace):
@@ -239,16 +251,13 @@ def _answers_for(mechanism: Any, answers: ArrayLike) -> NDArray[Any]:
     steps = Grid(base.grid).steps(answers)
     if isinstance(base, CountHull):
         base.steps_of(steps)
-    return steps if base.grid is None else steps * Grid(base.grid).width
-
-
-# --------------------------------------------------------------------------------------------------
-# Batches of runs, from a mechanism, its answers and a generator of random numbers.
-#
-# A `Batch` is a function that makes some of the runs. All runs of a simulation use the same one.
+    if base.grid is None:
+        return steps
+    return steps * Grid(base.grid).width
 
 
 Batch = Callable[[slice, Rng], Any]
+"""Makes some of the runs, from a generator of random numbers."""
 
 
 def batch_of(
@@ -281,16 +290,20 @@ def batch_of(
         return measured_batch(mechanism, ranked)
     if not isinstance(selection, SparseVector):
         return _selecting(selection, ranked)
-    own = _thresholds(selection, thresholds, runs)
-    above = _above(selection, ranked, own, max_answers)
+    thresholds_of_runs = _thresholds(selection, thresholds, runs)
+    above = _above(selection, ranked, thresholds_of_runs, max_answers)
     if not isinstance(mechanism, MeasuredAbove):
         return above
-    return lambda part, rng: measure_above(
-        mechanism, ranked.answers, above(part, rng), own.stated[part], rng
-    )
+
+    def measured(part: slice, rng: Rng) -> MeasuredRuns:
+        selected = above(part, rng)
+        values = thresholds_of_runs.values[part]
+        return measure_above(mechanism, ranked.answers, selected, values, rng)
+
+    return measured
 
 
-_OWN = (NoisyTopK, JointTopK, HybridTopK, SparseVector, NoisyHistogram)
+_WITH_BATCHES = (NoisyTopK, JointTopK, HybridTopK, SparseVector, NoisyHistogram)
 
 
 def _selection_of(mechanism: Any) -> Any:
@@ -298,16 +311,21 @@ def _selection_of(mechanism: Any) -> Any:
     if callable(getattr(mechanism, "simulate", None)):
         return None
     if isinstance(mechanism, MeasuredTopK | MeasuredAbove):
-        return None if hasattr(mechanism, "run") else _selection_of(mechanism.selection)
+        if hasattr(mechanism, "run"):
+            return None
+        return _selection_of(mechanism.selection)
     if isinstance(mechanism, SparseVector) and type(mechanism).live is not SparseVector.live:
         return None
-    is_own = any(isinstance(mechanism, own) and type(mechanism).run is own.run for own in _OWN)
-    return mechanism if is_own else None
+    for kind in _WITH_BATCHES:
+        if isinstance(mechanism, kind) and type(mechanism).run is kind.run:
+            return mechanism
+    return None
 
 
 def _histogram(mechanism: NoisyHistogram, answers: ArrayLike) -> Batch:
-    grid, law = Grid(mechanism.grid), mechanism.law_in_steps
+    grid = Grid(mechanism.grid)
     steps = grid.steps(answers)
+    law = mechanism.law_in_steps
 
     def batch(part: slice, rng: Rng) -> HistogramRuns:
         noisy = draw(law, rng, part.stop - part.start, steps.size)
@@ -325,13 +343,14 @@ def _selecting(mechanism: NoisyTopK | JointTopK | HybridTopK, ranked: Ranked) ->
         return _hybrid(mechanism, ranked)
     program = mechanism.in_steps()
     ranked = ranked.less(int(ranked.answers.max()))
-    grid, last = Grid(mechanism.grid).width, min(program.k, ranked.size - 1)
+    grid = Grid(mechanism.grid).width
+    last = min(program.k, ranked.size - 1)
 
     def batch(part: slice, rng: Rng) -> TopKRuns:
-        places, values = best_runs(program, ranked, part.stop - part.start, rng)
+        indices, values = best_runs(program, ranked, part.stop - part.start, rng)
         leads = np.floor(values[:, :last] - values[:, last : last + 1])
         leads[:, :-1] -= leads[:, 1:]
-        return TopKRuns(places[:, : program.k], leads * grid)
+        return TopKRuns(indices[:, : program.k], leads * grid)
 
     return batch
 
@@ -344,9 +363,9 @@ def _joint(mechanism: JointTopK, ranked: Ranked) -> Batch:
 
     def batch(part: slice, rng: Rng) -> JointRuns:
         bits = _seeded(rng)
-        won = select_classes(mechanism.half_step_law, classes, part.stop - part.start, bits)
-        ranks = np.array([classes.draw_ranks(at, bits) for at in won.classes.tolist()])
-        return JointRuns(np.sort(ranked.order[ranks - 1], axis=1), _floats(won.leads, half))
+        sets = select_classes(mechanism.half_step_law, classes, part.stop - part.start, bits)
+        ranks = np.array([classes.draw_ranks(index, bits) for index in sets.classes.tolist()])
+        return JointRuns(np.sort(ranked.order[ranks - 1], axis=1), _floats(sets.leads, half))
 
     return batch
 
@@ -358,21 +377,23 @@ def _seeded(rng: Rng) -> InsecureSeededBits:
 
 def _hybrid(mechanism: HybridTopK, ranked: Ranked) -> Batch:
     """Batches of runs. The line is one more answer, the last; those ranked below are dropped."""
-    program, line = mechanism.in_steps(), ranked.answers.size
+    program = mechanism.in_steps()
+    line = ranked.answers.size
     answers = np.append(ranked.answers, int(program.threshold))
     ranked = Ranked.of(answers - int(answers.max()))
     grid = Grid(mechanism.grid).width
-    costs = np.array([float(mechanism.spent(found)) for found in range(min(mechanism.k, line) + 1)])
+    most_winners = min(mechanism.k, line)
+    costs = np.array([float(mechanism.spent(count)) for count in range(most_winners + 1)])
 
     def batch(part: slice, rng: Rng) -> HybridRuns:
         runs = part.stop - part.start
-        places, values = best_runs(program.without_line, ranked, runs, rng)
-        is_line = places == line
-        ends = np.where(is_line.any(axis=1), is_line.argmax(axis=1), places.shape[1] - 1)
-        leads = np.floor(values - np.take_along_axis(values, ends[:, None], axis=1))
-        leads[:, :-1] -= np.where(np.arange(1, leads.shape[1]) < ends[:, None], leads[:, 1:], 0.0)
-        wins = np.arange(leads.shape[1]) < ends[:, None]
-        return HybridRuns(places[wins], leads[wins] * grid, ends, costs[ends])
+        indices, values = best_runs(program.without_line, ranked, runs, rng)
+        is_line = indices == line
+        winners = np.where(is_line.any(axis=1), is_line.argmax(axis=1), indices.shape[1] - 1)
+        leads = np.floor(values - np.take_along_axis(values, winners[:, None], axis=1))
+        wins = np.arange(leads.shape[1]) < winners[:, None]
+        leads[:, :-1] -= np.where(wins[:, 1:], leads[:, 1:], 0.0)
+        return HybridRuns(indices[wins], leads[wins] * grid, winners, costs[winners])
 
     return batch
 
@@ -380,8 +401,8 @@ def _hybrid(mechanism: HybridTopK, ranked: Ranked) -> Batch:
 class _Thresholds(NamedTuple):
     """Thresholds, one for each run: as stated, in whole steps, and the excess of the steps."""
 
-    stated: Floats
-    whole: Integers
+    values: Floats
+    steps: Integers
     rounded_up: Floats
 
 
@@ -390,25 +411,27 @@ def _above(
 ) -> Batch:
     program = mechanism.in_steps()
     grid = Grid(mechanism.grid).width
-    origin = int(thresholds.whole.min())
-    ranked, whole = ranked.less(origin), thresholds.whole - origin
-    own = Grid(mechanism.grid).excess(mechanism.threshold)
-    offsets = np.append(0.0, mechanism.gap_offsets - own)
-    first, unit = float(mechanism.spent(0)), float(mechanism.unit)
+    origin = int(thresholds.steps.min())
+    ranked = ranked.less(origin)
+    steps = thresholds.steps - origin
+    excess = Grid(mechanism.grid).excess(mechanism.threshold)
+    offsets = np.append(0.0, mechanism.gap_offsets - excess)
+    price_of_none = float(mechanism.spent(0))
+    unit = float(mechanism.unit)
 
     def batch(part: slice, rng: Rng) -> AboveRuns:
-        found, states = sift_runs(program, ranked, whole[part], rng, max_answers)
-        _, indices, branches, gaps = found
+        above, states = sift_runs(program, ranked, steps[part], rng, max_answers)
+        gaps = above.gaps
         gaps *= grid
-        gaps += offsets[branches]
+        gaps += offsets[above.branches]
         gaps += np.repeat(thresholds.rounded_up[part], states.found)
         return AboveRuns(
-            indices=indices,
+            indices=above.indices,
             gaps=gaps,
-            branch_of=branches.astype(np.int64),
+            branch_of=above.branches.astype(np.int64),
             found=states.found,
             used=states.used,
-            spent=np.add(first, unit * states.used, dtype=np.float64),
+            spent=np.add(price_of_none, unit * states.used, dtype=np.float64),
             processed=states.processed(ranked.size),
         )
 
@@ -416,27 +439,22 @@ def _above(
 
 
 def _thresholds(mechanism: SparseVector, thresholds: ArrayLike | None, runs: int) -> _Thresholds:
-    where, own = Grid(mechanism.grid), mechanism.threshold
+    grid = Grid(mechanism.grid)
     if thresholds is None:
-        one = float(own), where.up(own), where.excess(own)
-        return _Thresholds(*(np.full(runs, each) for each in one))
-    grid = where.width
-    stated = np.asarray(thresholds, dtype=np.float64)
-    if stated.shape != (runs,) or not (np.abs(stated) <= MAX_STEPS * grid).all():
+        threshold = mechanism.threshold
+        return _Thresholds(
+            values=np.full(runs, float(threshold)),
+            steps=np.full(runs, grid.up(threshold)),
+            rounded_up=np.full(runs, grid.excess(threshold)),
+        )
+    values = np.asarray(thresholds, dtype=np.float64)
+    if values.shape != (runs,) or not (np.abs(values) <= MAX_STEPS * grid.width).all():
         raise ValueError(
             f"thresholds must be {runs} finite numbers within ±2^60 grid steps, one for each run"
         )
-    steps = stated / grid  # exact: grid is a power of two
-    whole = np.ceil(steps)
-    return _Thresholds(stated, whole.astype(np.int64), (whole - steps) * grid)
-
-
-# --------------------------------------------------------------------------------------------------
-# Many runs of a pipeline at once: select, measure, estimate, as `dpgap.pipelines.arrays` does.
-#
-# The code of releases computes the estimates, for all runs at once. The paper's estimates above a
-# threshold have their own code here, and tests compare both. The best method's estimates need
-# numerical integration for every run; this takes most of the time.
+    lengths = values / grid.width  # exact: grid is a power of two
+    steps = np.ceil(lengths)
+    return _Thresholds(values, steps.astype(np.int64), (steps - lengths) * grid.width)
 
 
 def measure_top_k(
@@ -470,7 +488,9 @@ def measure_above(
 ) -> MeasuredRuns:
     """Measure and estimate the answers found in every run; `thresholds` has one for each run."""
     truth = answers[selected.indices]
-    estimate = _paper_above if isinstance(pipeline.measurement, Laplace) else _best_above
+    estimate = _best_above
+    if isinstance(pipeline.measurement, Laplace):
+        estimate = _paper_above
     measurements, estimates, variances = estimate(pipeline, truth, selected, thresholds, rng)
     grid = Grid(pipeline.selection.grid).width
     return MeasuredRuns(selected, measurements, estimates, _floats(truth, grid), variances)
@@ -480,23 +500,24 @@ def _paper_above(
     pipeline: MeasuredAbove, truth: Integers, selected: AboveRuns, thresholds: Floats, rng: Rng
 ) -> tuple[Floats, Floats, Floats]:
     """Laplace measurements, whose noise grows with their number, combined with gaps by variance."""
-    selection, measurement = pipeline.selection, pipeline.measurement
+    measurement = pipeline.measurement
     assert isinstance(measurement, Laplace)
     grid = Grid(measurement.grid).width
     unit = measurement.law_in_steps(1)  # of all laws the smallest; they differ by scale alone
-    most = int(selected.found.max(initial=0))
-    of_count = np.array([0.0, *(measurement.variance(count) for count in range(1, most + 1))])
+    variance_of_count = np.zeros(int(selected.found.max(initial=0)) + 1)
+    for count in range(1, variance_of_count.size):
+        variance_of_count[count] = measurement.variance(count)
     measurements = draw(unit, rng, truth.size)
     measurements *= np.repeat(selected.found.astype(np.float64), selected.found)
     np.floor(measurements, out=measurements)
     measurements += truth
     measurements -= unit.floor_mean
     measurements *= grid
-    own = np.repeat(of_count[selected.found], selected.found)
-    of_gap = paper.gap_variances(selection)[selected.branch_of - 1]
+    variances = np.repeat(variance_of_count[selected.found], selected.found)
+    gap_variances = paper.gap_variances(pipeline.selection)[selected.branch_of - 1]
     noisy = selected.gaps + np.repeat(thresholds, selected.found)
-    estimates = combine(measurements, noisy, 0.0, own, of_gap)
-    return measurements, estimates, combined_variance(own, of_gap)
+    estimates = combine(measurements, noisy, 0.0, variances, gap_variances)
+    return measurements, estimates, combined_variance(variances, gap_variances)
 
 
 def _best_above(
@@ -506,25 +527,32 @@ def _best_above(
 
     Estimates use one threshold, that of the selection. So values are shifted to it, and back.
     """
-    selection, measurement = pipeline.selection, pipeline.measurement
+    selection = pipeline.selection
+    measurement = pipeline.measurement
     assert isinstance(measurement, Joint)
-    grid, own = Grid(selection.grid).width, float(selection.threshold)
-    up, own_up = np.ceil(thresholds / grid) * grid, np.ceil(own / grid) * grid
-    moved, rounded_up = up - own_up, (up - thresholds) - (own_up - own)
+    grid = Grid(selection.grid).width
+    threshold = float(selection.threshold)
+    on_grid = np.ceil(thresholds / grid) * grid
+    threshold_on_grid = np.ceil(threshold / grid) * grid
+    shifts = on_grid - threshold_on_grid
+    rounded_up = (on_grid - thresholds) - (threshold_on_grid - threshold)
     starts = selected.found.cumsum() - selected.found
-    measurements, estimates, variances = (np.empty(truth.size) for _ in range(3))
+    measurements = np.empty(truth.size)
+    estimates = np.empty(truth.size)
+    variances = np.empty(truth.size)
     for count in np.unique(selected.found[selected.found > 0]).tolist():
         runs = np.flatnonzero(selected.found == count)[:, None]
-        places = starts[runs] + np.arange(count)
-        measurements[places] = measured = measure(measurement, truth[places], rng)
-        found = estimates_after_above(
+        positions = starts[runs] + np.arange(count)
+        measurements[positions] = measure(measurement, truth[positions], rng)
+        estimated = estimates_after_above(
             selection,
             measurement,
-            measured - moved[runs],
-            selected.gaps[places] - rounded_up[runs],
-            selected.branch_of[places],
+            measurements[positions] - shifts[runs],
+            selected.gaps[positions] - rounded_up[runs],
+            selected.branch_of[positions],
         )
-        estimates[places], variances[places] = found.means + moved[runs], found.variances
+        estimates[positions] = estimated.means + shifts[runs]
+        variances[positions] = estimated.variances
     return measurements, estimates, variances
 
 
@@ -535,11 +563,14 @@ def measure(
 
     The measurement's grid is `finer` than the selection's; the default is that of pipelines.
     """
-    (runs, count), grid = truth.shape, Grid(measurement.grid).width
+    runs, count = truth.shape
+    grid = Grid(measurement.grid).width
     noise = measurement.draws(count, runs, _seeded(rng))
     if isinstance(measurement, Laplace):
         return _floats(truth + noise - measurement.law_in_steps(count).floor_mean, grid)
-    return _floats(truth * (measurement.finer if finer is None else finer) + noise, grid)
+    if finer is None:
+        finer = measurement.finer
+    return _floats(truth * finer + noise, grid)
 
 
 def _floats(steps: NDArray[Any], grid: float) -> Floats:
@@ -547,19 +578,17 @@ def _floats(steps: NDArray[Any], grid: float) -> Floats:
     return values
 
 
-# --------------------------------------------------------------------------------------------------
-# Many runs of the best method: look, decide, and take the chosen route in each run.
-#
-# The code of releases decides. Runs on the same route are selected and measured together.
-
-
 def measured_batch(pipeline: MeasuredTopK, ranked: Ranked) -> Batch:
-    """Batches of runs of a pipeline."""
+    """Batches of runs of a pipeline: look, decide, and take the chosen route in each run.
+
+    The code of releases decides. Runs on the same route are selected and measured together.
+    """
     select = cache(lambda selection: _selecting(selection, ranked))
 
-    def on_route(route: int, part: slice, rng: Rng) -> MeasuredRuns:
-        taken = pipeline.routes[route]
-        return measure_top_k(taken, ranked.answers, select(taken.selection)(part, rng), rng)
+    def on_route(number: int, part: slice, rng: Rng) -> MeasuredRuns:
+        route = pipeline.routes[number]
+        selected = select(route.selection)(part, rng)
+        return measure_top_k(route, ranked.answers, selected, rng)
 
     looking = pipeline.looking
     if looking is None or pipeline.k == ranked.size:
@@ -572,33 +601,40 @@ def measured_batch(pipeline: MeasuredTopK, ranked: Ranked) -> Batch:
         truth = np.broadcast_to(looked_at, (part.stop - part.start, ranks.size))
         looks = measure(looking.measurement, truth, rng, finer=1)
         routes = 1 + rule.decide(looks)
-        taken = [(route, np.flatnonzero(routes == route)) for route in np.unique(routes).tolist()]
-        found = [(rows, on_route(route, slice(0, rows.size), rng)) for route, rows in taken]
-        return _together(routes, pipeline.k, found)
+        results = []
+        for number in np.unique(routes).tolist():
+            rows = np.flatnonzero(routes == number)
+            results.append((rows, on_route(number, slice(0, rows.size), rng)))
+        return _together(routes, pipeline.k, results)
 
     return batch
 
 
-def _together(routes: Integers, k: int, found: list[tuple[Integers, MeasuredRuns]]) -> MeasuredRuns:
+def _together(
+    routes: Integers, k: int, results: list[tuple[Integers, MeasuredRuns]]
+) -> MeasuredRuns:
     """The runs of all routes, in the order of runs; values that a route does not have are NaN."""
-    shape = routes.size, k
+    shape = (routes.size, k)
     selected = RoutedRuns(
-        np.empty(shape, dtype=np.int64),
-        np.full(shape, np.nan),
-        np.full(routes.size, np.nan),
-        routes,
+        indices=np.empty(shape, dtype=np.int64),
+        gaps=np.full(shape, np.nan),
+        leads=np.full(routes.size, np.nan),
+        routes=routes,
     )
-    runs = MeasuredRuns(selected, *(np.empty(shape) for _ in range(4)))
-    for rows, some in found:
+    runs = MeasuredRuns(
+        selected=selected,
+        measurements=np.empty(shape),
+        estimates=np.empty(shape),
+        truth=np.empty(shape),
+        variances=np.empty(shape),
+    )
+    for rows, on_route in results:
         for name in ("indices", "gaps", "leads"):
-            if hasattr(some.selected, name):
-                getattr(selected, name)[rows] = getattr(some.selected, name)
+            if hasattr(on_route.selected, name):
+                getattr(selected, name)[rows] = getattr(on_route.selected, name)
         for name in ("measurements", "estimates", "truth", "variances"):
-            getattr(runs, name)[rows] = getattr(some, name)
+            getattr(runs, name)[rows] = getattr(on_route, name)
     return runs
-
-
-# --------------------------------------------------------------------------------------------------
 
 
 RUNS_IN_A_BATCH = 5_000
@@ -667,7 +703,9 @@ def batches(
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
         raise ValueError(f"seed must be None or a whole number from 0 up, not {seed!r}")
     batch = without_float_errors(batch_of(mechanism, answers, runs, thresholds, max_answers))
-    slices = [slice(at, min(at + RUNS_IN_A_BATCH, runs)) for at in range(0, runs, RUNS_IN_A_BATCH)]
-    seeds = np.random.SeedSequence(seed).spawn(len(slices))
-    for part, own in zip(slices, seeds, strict=True):
-        yield batch(part, np.random.Generator(np.random.SFC64(own))), part.stop - part.start
+    starts = range(0, runs, RUNS_IN_A_BATCH)
+    seeds = np.random.SeedSequence(seed).spawn(len(starts))
+    for start, seed_of_batch in zip(starts, seeds, strict=True):
+        part = slice(start, min(start + RUNS_IN_A_BATCH, runs))
+        rng = np.random.Generator(np.random.SFC64(seed_of_batch))
+        yield batch(part, rng), part.stop - part.start

@@ -1,9 +1,7 @@
 """What engines log: no statement or parameter shows a count, nor which winners were present."""
 
 import re
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -67,18 +65,6 @@ def _in_ibis(*_: Any) -> Iterator[tuple[Any, Logged]]:
     yield table, lambda: str(logged.execute("SELECT message FROM duckdb_logs").fetchall())
 
 
-def _in_sqlite(request: Any, tmp_path: Path) -> Iterator[tuple[Any, Logged]]:
-    with closing(sqlite3.connect(tmp_path / "sold.db")) as file:
-        file.execute("CREATE TABLE sold (who INTEGER, what TEXT) STRICT")
-        file.executemany("INSERT INTO sold VALUES (?, ?)", ROWS)
-        file.commit()
-    database = ibis.sqlite.connect(tmp_path / "sold.db")
-    statements: list[str] = []
-    database.con.set_trace_callback(statements.append)  # with parameters
-    yield database.table("sold"), lambda: "\n".join(statements)
-    database.disconnect()
-
-
 def _in_postgres(request: Any, _: Path) -> Iterator[tuple[Any, Logged]]:
     server = request.getfixturevalue("postgres")
     database = request.getfixturevalue("database")
@@ -99,7 +85,7 @@ def _in_spark(request: Any, _: Path) -> Iterator[tuple[Any, Logged]]:
 
 
 @pytest.mark.parametrize(
-    "home", ["duckdb", "closed_duckdb", "ibis", "sqlite", "postgres", "spark"], indirect=True
+    "home", ["duckdb", "closed_duckdb", "ibis", "postgres", "spark"], indirect=True
 )
 def test_no_true_count_stands_in_what_an_engine_logs(home: tuple[Any, Logged]) -> None:
     table, logged = home
@@ -107,9 +93,8 @@ def test_no_true_count_stands_in_what_an_engine_logs(home: tuple[Any, Logged]) -
     assert isinstance(answers, CountsInEngine)
     winners = dpgap.top_k(answers, k=3, epsilon=100)
     assert winners.labels == tuple(COUNTS)
-    if not isinstance(answers.engine, Ibis) or answers.engine._database.name != "sqlite":
-        above = dpgap.above(answers, threshold=3000, k=4, epsilon=100)  # needs md5
-        assert set(COUNTS) <= set(above.labels or ())
+    above = dpgap.above(answers, threshold=3000, k=4, epsilon=100)
+    assert set(COUNTS) <= set(above.labels or ())
     answers.close()
     log = re.sub(r"(?m)^\S+ \S+ \S+ \[\d+\]", "", logged())  # when, and which process
     assert "units" in log
@@ -166,7 +151,7 @@ def _masked(engine: Any, number: int, draws: int, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("number", [3, -(1 << 63)])
-@pytest.mark.parametrize("home", ["duckdb", "sqlite", "postgres", "spark"])
+@pytest.mark.parametrize("home", ["duckdb", "postgres", "spark"])
 def test_a_number_is_sent_as_fresh_uniform_bits(
     home: str, number: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,8 +163,7 @@ def test_a_number_is_sent_as_fresh_uniform_bits(
 
         engine = Spark(request.getfixturevalue("spark").range(1))
     else:
-        is_sqlite = home == "sqlite"
-        database = ibis.sqlite.connect() if is_sqlite else request.getfixturevalue("database")
+        database = request.getfixturevalue("database")
         engine = Ibis(database.create_table("any", arrow("bigint", "bigint", [(1, 1)]), temp=True))
     draws = 500
     sent = _masked(engine, number, draws, monkeypatch)
@@ -189,5 +173,5 @@ def test_a_number_is_sent_as_fresh_uniform_bits(
     assert chi_square_p(cells, np.full(128, 1 / 128)) > LEVEL
     plain = np.array([number >> bit & 1 for bit in range(64)]) * draws
     assert chi_square_p(np.concatenate([plain, draws - plain]), np.full(128, 1 / 128)) < LEVEL
-    if home in ("sqlite", "postgres"):
+    if home == "postgres":
         database.drop_table("any")

@@ -149,7 +149,7 @@ class Engine(ProcessBound, ABC):
 
     def drop(self, frozen: Lazy) -> None:
         """Drop the frozen table."""
-        with suppress(Exception):  # a session that is gone has dropped it
+        with suppress(Exception), self._one_at_a_time:  # a session that is gone has dropped it
             self._drop(frozen)
 
     @abstractmethod

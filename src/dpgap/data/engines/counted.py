@@ -142,18 +142,19 @@ class CountsInEngine(PrivateCounts):
     def in_order(self) -> Chunks:
         """All counts in the order of the domain, a chunk at a time."""
         self.kept.require_open()
-        if self.numbers is None:
-            return self._chunks(self.frozen.sort("item"))
-        return self._sparse(self.frozen.sort("item", descending=self.numbers.step < 0))
+        descending = self.numbers is not None and self.numbers.step < 0
+        rows = self.engine.ask(_sorted_by_item, self.frozen, descending)
+        return self._chunks(rows) if self.numbers is None else self._sparse(rows, shuffled=False)
 
     def shuffled(self) -> Chunks:
         """All counts in a fresh random order that does not depend on them, a chunk at a time."""
         self.kept.require_open()
-        rows = self.engine.shuffled(self.frozen, secure_bits().token())
+        salt = secure_bits().token()
+        rows = self.engine.ask(_shuffled, self.engine, self.frozen, salt)
         return self._chunks(rows) if self.numbers is None else self._sparse(rows, shuffled=True)
 
     def _chunks(self, frame: Lazy) -> Chunks:
-        for batch in self.engine.batches(frame.select("item", "units"), _ROWS_AT_ONCE):
+        for batch in self.engine.batches(frame, _ROWS_AT_ONCE):
             items = batch["item"]
 
             def found(places: Integers, items: Any = items) -> Found:
@@ -161,7 +162,7 @@ class CountsInEngine(PrivateCounts):
 
             yield Chunk(batch["units"].astype(np.int64), found)
 
-    def _sparse(self, frame: Lazy, *, shuffled: bool = False) -> Chunks:
+    def _sparse(self, frame: Lazy, *, shuffled: bool) -> Chunks:
         """Chunks of a range, in its order or shuffled: absent items are between the rows.
 
         Shuffled rows get distinct random positions; absent items have all the others. The absent
@@ -171,7 +172,7 @@ class CountsInEngine(PrivateCounts):
         low = done = 0
         known: dict[int, None] = {}
         none = np.empty(0, dtype=np.int64)  # at last: the rest of a range is absent
-        batches = self.engine.batches(frame.select("item", "units"), _ROWS_AT_ONCE)
+        batches = self.engine.batches(frame, _ROWS_AT_ONCE)
         for batch in chain(batches, [{"item": none, "units": none}]):
             items, end = batch["item"], done + batch["item"].size
             own = positions_in(self.numbers, items) if places is None else places[done:end]
@@ -194,6 +195,16 @@ class CountsInEngine(PrivateCounts):
 def _present(frozen: Lazy, hidden: Lazy) -> Lazy:
     """The hidden items that have a row."""
     return frozen.join(hidden.select("item"), on="item", how="semi").select("item")
+
+
+def _sorted_by_item(frozen: Lazy, descending: bool) -> Lazy:
+    """All rows in the order of the domain."""
+    return frozen.sort("item", descending=descending).select("item", "units")
+
+
+def _shuffled(engine: Engine, frozen: Lazy, salt: str) -> Lazy:
+    """All rows in an order that the salt decides."""
+    return engine.shuffled(frozen, salt).select("item", "units")
 
 
 def _let_go(engine: Engine, kept: ExitStack) -> None:

@@ -84,9 +84,10 @@ class DuckDB(Engine):
         columns["position"] = np.arange(size)
         variable = None
         with suppress(duckdb.Error), self._one_at_a_time:
-            variable = _run(self._relation, "SELECT * FROM dpgap_hidden", dpgap_hidden=columns)
+            relation = _run(self._relation, "SELECT * FROM dpgap_hidden", dpgap_hidden=columns)
+            variable = relation.set_alias(fresh_name())
         if variable is not None:
-            yield lazy(variable.set_alias(fresh_name()))
+            yield lazy(variable)
             return
         with Engine.hidden(self, numbers) as padded:
             yield padded

@@ -283,7 +283,7 @@ def _sample(law: Law, size: int, *, on_grid: bool) -> Floats:
     bits = secure_bits()
     if on_grid or not isinstance(law, RealLaw):
         return law.floors(bits, size).astype(np.float64)
-    low, high = law.bounds(bits.words(law.words, size))
+    low, high = law.bounds(bits.words(law.words_per_draw, size))
     return np.where(np.isfinite(high), (low + high) / 2, low)
 
 
