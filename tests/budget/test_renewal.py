@@ -480,6 +480,36 @@ def test_a_clock_that_is_years_ahead_begins_no_period(
     assert account.ledger.verify() == []
 
 
+def test_an_act_of_a_steward_does_not_confirm_a_clock_that_is_years_ahead(
+    account: LedgerAccount, steward: Steward, clock: Clock, url: str
+) -> None:
+    if not url.startswith("sqlite"):
+        pytest.skip("a server has a clock of its own")
+    steward.renew(every="week", epsilon=1)
+    clock(TEN_YEARS_AHEAD)
+    steward.allow("ann", 1)
+    assert account.balance.at.startswith(TEN_YEARS_AHEAD)
+    with pytest.raises(WrongClock, match="after the newest period"):
+        account.reserve(QUARTER, "far ahead")
+    clock("2026-11-25")
+    account.reserve(QUARTER, "the week after")
+
+
+def test_a_late_settlement_does_not_stop_the_next_period(
+    account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    steward.renew(every="week", epsilon=1)
+    late = account.reserve(QUARTER, "settled after months")
+    for day in ("2027-01-06", "2027-03-31"):
+        clock(day)
+        account.reserve(QUARTER, "each now and then").settle(QUARTER)
+    late.settle(QUARTER)
+    assert account.balance.at.startswith("2026-11-18")
+    clock("2027-04-07")
+    account.reserve(QUARTER, "the week after").settle(QUARTER)
+    assert account.ledger.verify() == []
+
+
 @pytest.mark.parametrize("wrong", ["of the program", "of the server"])
 def test_two_clocks_that_disagree_charge_nothing(
     wrong: str,

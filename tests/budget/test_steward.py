@@ -391,18 +391,27 @@ def test_what_was_lost_with_later_entries_counts_as_spent(
 
 
 @pytest.mark.parametrize(
-    ("head", "epsilon", "words"),
+    ("head", "epsilon", "delta", "words"),
     [
-        ("abc", 0, "head must be 64 hexadecimal digits"),
-        (LOST, -1, "must not be less than 0"),
-        (None, 0, "is in the book of 'sales': nothing is lost"),
+        ("abc", 0, 0, "head must be 64 hexadecimal digits"),
+        (LOST, -1, 0, "must not be less than 0"),
+        (LOST, "1e100", 0, "epsilon must be less than"),
+        (LOST, 1, "1.001", "delta must be at most 1"),
+        ("sales", 0, 0, "is in the book of 'sales': nothing is lost"),
+        ("clinic", 0, 0, "is in the book of 'clinic': nothing is lost"),
     ],
 )
 def test_a_loss_that_makes_no_sense_is_refused(
-    head: str | None, epsilon: int, words: str, account: LedgerAccount, steward: Steward
+    head: str,
+    epsilon: int | str,
+    delta: int | str,
+    words: str,
+    account: LedgerAccount,
+    steward: Steward,
 ) -> None:
+    books = {"sales": account.head, "clinic": account.ledger.create("clinic", 1).head}
     with pytest.raises(ValueError, match=words):
-        steward.accept(head or account.head, epsilon, reason="restored from a copy")
+        steward.accept(books.get(head, head), epsilon, delta=delta, reason="restored from a copy")
     assert [entry.kind for entry in account.ledger.entries("sales")] == ["create"]
 
 

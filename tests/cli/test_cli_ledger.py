@@ -741,6 +741,16 @@ def test_heads_are_one_line_of_options_and_verify_says_how_far_it_looked() -> No
     assert "intact up to entry 3" in _run(*verify, "--head", missing)
 
 
+def test_one_head_is_accepted_at_a_time_and_can_be_noted_by_itself() -> None:
+    _create()
+    _run("ledger", "create", "--ledger", "budget.db", "--dataset", "the shop", "--epsilon", "1")
+    both = _run("ledger", "heads", "--ledger", "budget.db").split()
+    assert _run("ledger", "heads", *BUDGET).split() == both[:2]
+    lost = ["--head", "ab" * 32, "--head", "cd" * 32, "--epsilon", "1/4"]
+    assert "--head must be stated once" in _refusal("ledger", "accept", *BUDGET, *lost, *WHY)
+    assert Ledger("budget.db").account("sales").spent == 0
+
+
 def test_a_period_is_begun_from_the_command_line_only_if_none_has_begun() -> None:
     _create()
     _run("ledger", "renew", "sales", "--ledger", "budget.db", "--every", "week", "--epsilon", "1")

@@ -1,6 +1,9 @@
 """What a ledger has paid for: archived before it is handed out, and shown again free of charge."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -94,6 +97,26 @@ def test_a_domain_in_a_file_that_was_changed_makes_another_question(
         polars.DataFrame({"name": items}).write_parquet(public)
         assert ask(table, account, domain=f"{public}:name").made.again == is_paid
     assert account.spent == 2
+
+
+def test_items_of_a_set_are_the_same_question_in_each_process(tmp_path: Path) -> None:
+    table = tmp_path / "sold.csv"
+    table.write_text("who,what,where\n" + "ann,fig,CH\n" * 9)
+    url = f"sqlite:///{tmp_path}/of_sets.db"
+    Ledger(url).create("sold", 9)
+    program = f"""
+import dpgap
+account = dpgap.Ledger({url!r}).account("sold")
+asked = {{"unit": "who", "item": "what", "k": 1, "epsilon": 1, "account": account}}
+asked["domain"] = {{"fig", "pea", "oat", "rye", "yam", "nut"}}
+dpgap.top_k({str(table)!r}, **asked)
+countries = frozenset(["AT", "CH", "DE", "FR", "IT", "LI"])
+dpgap.top_k({str(table)!r}, by="where", groups=countries, max_groups=1, **asked)
+"""
+    for seed in ("1", "2", "3"):  # the order of a set follows from it
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+        assert Ledger(url).account("sold").spent == 2
 
 
 def test_a_paid_answer_is_shown_again_however_long_it_is(

@@ -98,7 +98,7 @@ def system_user() -> str:
 # In PostgreSQL there are two clocks, that of the program and that of the server. They must agree
 # within a day if a charge is more than a day after the newest entry, or begins a period. A SQLite
 # file has only the clock of the program, and a pause of some days is common. So there a period
-# begins at most 100 days after the newest entry. Beyond that, a steward begins it.
+# begins at most 100 days after the newest one began. Beyond that, a steward begins it.
 
 
 _APART = 1
@@ -122,13 +122,19 @@ def require_two_clocks(rows: Rows, ours: str, theirs: str) -> None:
 
 
 def require_no_leap(rows: Rows, last: Entry, at: str) -> None:
-    """Refuse a new period long after the newest entry, if there is no second clock."""
-    if not rows.has_clock and _days(last.at, at) > _PAUSE:
+    """Refuse a new period long after the newest one began, if there is no second clock.
+
+    The time of the newest entry does not count: acts of stewards have any time, and a settlement
+    has that of its charge.
+    """
+    if rows.has_clock or last.period is None:
+        return
+    if _days(last.period.since, at) > _PAUSE:
         raise WrongClock(
-            f"the clock says {at[:10]}, more than {_PAUSE} days after the newest entry of data set "
-            f"{last.dataset!r}, and a SQLite ledger has no second clock. Nothing was charged. Set "
-            "the clock right; or, if it is right, a steward begins the period with "
-            "`dpgap ledger begin-period`"
+            f"the clock says {at[:10]}, more than {_PAUSE} days after the newest period of data "
+            f"set {last.dataset!r} began, on {last.period.since}, and a SQLite ledger has no "
+            "second clock. Nothing was charged. Set the clock right; or, if it is right, a "
+            "steward begins the period with `dpgap ledger begin-period`"
         )
 
 
@@ -431,7 +437,7 @@ def _matches(kept: Document, settlement: Entry, reservation: Entry | None) -> bo
         return True
     try:
         most, charged = read_number(said["epsilon"]), reservation.charge.epsilon
-        spent = read_number(said.get("spent", said["epsilon"]))
+        spent = read_number(said["cost"]["epsilon"])
         return (
             said["made"]["ledger"] == reference_of(reservation)
             and said.get("question", {}).get("identity") == identity

@@ -155,10 +155,15 @@ class Steward:
         beyond the total. From then on, `verify` takes the head for a known loss.
         """
         lost = Amount(rational("epsilon", epsilon), rational("delta", delta))
+        if lost.epsilon >= 10**100:
+            raise ValueError("epsilon must be less than 10^100")
+        if lost.delta > 1:
+            raise ValueError("delta must be at most 1")
         charge = Amount(rounded_up(lost.epsilon), rounded_up(lost.delta))
         with self._acting(reason, renewed=True) as (rows, balance, author):
-            if rows.book(self.dataset, hash=[head]):
-                raise ValueError(f"head {head} is in the book of {self.dataset!r}: nothing is lost")
+            for name in rows.datasets():
+                if rows.book(name, hash=[head]):
+                    raise ValueError(f"head {head} is in the book of {name!r}: nothing is lost")
             extra = {"lost": head}
             return rows.append(
                 following(balance, entries.ACCEPT, author, charge=charge, extra=extra)

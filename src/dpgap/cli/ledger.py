@@ -273,20 +273,26 @@ def _intact(last: "Entry") -> str:
 
 
 @ledger_app.add
-def heads(ledger: URL) -> None:
+def heads(ledger: URL, dataset: AnyDataset = None) -> None:
     """Print the heads of all data sets in one line, to note elsewhere, as options of `verify`."""
-    typer.echo(" ".join(f"--head {last.hash}" for last in _opened(ledger).heads()))
+    typer.echo(" ".join(f"--head {last.hash}" for last in _opened(ledger).heads(dataset)))
 
 
 @partial(ledger_app.add, needed="reason")
 def accept(
     act: Act,
-    head: Annotated[str, "The head of the entries that are lost."],
+    head: Annotated[list[str], "The head of the entries that are lost; only one."],
     epsilon: Annotated[str, "The most ε that they spent, exact."],
     delta: Annotated[str, "The most δ that they spent, exact."] = "0",
 ) -> None:
     """Go on with a ledger that was put back: what is lost with later entries counts as spent."""
-    act.tell(act.steward.accept(head.lower(), epsilon, delta=delta, reason=act.reason))
+    if len(head) > 1:
+        raise ValueError(
+            "--head must be stated once: the one that you noted for this data set. Accept each "
+            "data set by itself"
+        )
+    (lost,) = head
+    act.tell(act.steward.accept(lost.lower(), epsilon, delta=delta, reason=act.reason))
 
 
 def _export_in(file: str) -> str:

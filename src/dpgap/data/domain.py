@@ -122,7 +122,7 @@ def read_groups(groups: Any) -> Domain:
     is_frame = hasattr(groups, "columns")
     if is_frame or isinstance(groups, str | bytes | dict) or not isinstance(groups, Iterable):
         raise TypeError(f"groups must be a list of public values, not {type(groups).__name__}")
-    labels = list(groups)
+    labels = _listed(groups)
     if not labels:
         raise ValueError("groups must not be empty")
     if any(map(_missing, labels)):
@@ -155,8 +155,18 @@ def read_domain(domain: object) -> Domain:
             break
     if isinstance(domain, bytes | dict) or not isinstance(domain, Iterable):
         raise TypeError(f"domain must be {ACCEPTED}, not {type(domain).__name__}")
-    labels = list(domain)
+    labels = _listed(domain)
     return warn_of_oddities(domain_of(labels, _LIST), labels)
+
+
+def _listed(labels: Iterable[Any]) -> list[Any]:
+    """The labels in order. A set has another order in each process, so its labels are sorted.
+
+    The order is a part of the question: without it, a question would be paid again.
+    """
+    if isinstance(labels, set | frozenset):
+        return sorted(labels, key=lambda label: (str(label), type(label).__name__))
+    return list(labels)
 
 
 def with_domain(source: Source, domain: Any) -> Source:

@@ -50,7 +50,7 @@ from dpgap.proof.mutants import (
     with_any_margins,
     with_any_threshold,
 )
-from dpgap.question import Question, read_wanted
+from dpgap.question import Question, read_question
 
 DOCUMENT = "document"
 PROGRAM = "program"
@@ -179,8 +179,8 @@ def _audited_tables() -> Iterator[AuditCase]:
     """The questions about a table; the audit's answers are the counts of its rows."""
     largest = partial(top_k, k=1, epsilon=1)
     over = partial(above, threshold=4, k=2, epsilon=1)
-    count = partial(answer, read_wanted("count", {"epsilon": 1}), account=None, fresh=True)
-    total = partial(answer, read_wanted("total", {"epsilon": 1}), account=None, fresh=True)
+    count = partial(answer, read_question("count", epsilon=1), account=None, fresh=True)
+    total = partial(answer, read_question("total", epsilon=1), account=None, fresh=True)
     for name, variant, release in (
         ("top_k", "rows", lambda counts: largest(_counted(counts))),
         ("above", "rows", lambda counts: over(_counted(counts))),

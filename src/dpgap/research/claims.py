@@ -13,13 +13,17 @@ import numpy as np
 
 from dpgap.research.experiments import KS, Result
 
-CONFIRMED, PARTLY, NOT = "confirmed", "confirmed in part", "not confirmed"
+CONFIRMED = "confirmed"
+PARTLY = "confirmed in part"
+NOT = "not confirmed"
 MORE = "more than stated"
 UNCLEAR = "too few runs to tell"
 
 _LARGEST = max(KS)
 _TOO_WIDE = 5.0
-_ADAPTIVE, _PLAIN = "adaptive-sparse-vector monotonic", "sparse-vector monotonic"
+_ADAPTIVE = "adaptive-sparse-vector monotonic"
+_PLAIN = "sparse-vector monotonic"
+_WITH_2K = "sparse-vector with 2k monotonic"
 _TOP_K = "top-k monotonic"
 _LUCK = (
     "Theory assumes that answers were found because they are large. Where counts lie close "
@@ -43,8 +47,8 @@ class Claim(NamedTuple):
 Points = Sequence[Result]
 
 
-class Judged(NamedTuple):
-    """The judgement of a claim by the figures."""
+class Judgement(NamedTuple):
+    """What the figures say about a claim."""
 
     measured: str
     verdict: str
@@ -53,49 +57,68 @@ class Judged(NamedTuple):
 
 def judge(results: Points) -> list[Claim]:
     """All claims about figures that have results."""
-    return [
-        Claim(figure, statement, *judged(points))
-        for figure, judges in _JUDGES.items()
-        if (points := [each for each in results if each.figure == figure])
-        for statement, judged in judges.items()
-    ]
+    claims = []
+    for figure, judges in _JUDGES.items():
+        points = [point for point in results if point.figure == figure]
+        if not points:
+            continue
+        for statement, judge_points in judges.items():
+            judgement = judge_points(points)
+            claims.append(
+                Claim(
+                    figure=figure,
+                    statement=statement,
+                    measured=judgement.measured,
+                    verdict=judgement.verdict,
+                    remark=judgement.remark,
+                )
+            )
+    return claims
 
 
 def _of(points: Points, series: str, x: float | None = None) -> list[Result]:
-    return [each for each in points if each.series == series and x in (None, each.x)]
+    return [point for point in points if point.series == series and x in (None, point.x)]
 
 
 def _values(points: Points, series: str, x: float | None = None) -> list[float]:
-    return [each.value for each in _of(points, series, x)]
+    return [point.value for point in _of(points, series, x)]
 
 
-def _pairs(points: Points, of: str, x: float | None = None) -> Iterator[tuple[float, float]]:
+def _pairs(points: Points, quantity: str, x: float | None = None) -> Iterator[tuple[float, float]]:
     """What was measured after an adaptive and a plain Sparse Vector, point by point."""
-    return zip(*(_values(points, f"{each}: {of}", x) for each in (_ADAPTIVE, _PLAIN)), strict=True)
+    adaptive = _values(points, f"{_ADAPTIVE}: {quantity}", x)
+    plain = _values(points, f"{_PLAIN}: {quantity}", x)
+    return zip(adaptive, plain, strict=True)
 
 
 def _span(values: Sequence[float], unit: str = " %", digits: int = 1) -> str:
-    low, high = f"{min(values):.{digits}f}", f"{max(values):.{digits}f}"
-    return f"{low}{unit}" if low == high else f"{low} to {high}{unit}"
+    low = f"{min(values):.{digits}f}"
+    high = f"{max(values):.{digits}f}"
+    if low == high:
+        return f"{low}{unit}"
+    return f"{low} to {high}{unit}"
 
 
 def _verdict(agree: Sequence[bool]) -> str:
     if all(agree):
         return CONFIRMED
-    return PARTLY if 2 * sum(agree) >= len(agree) else NOT
+    if 2 * sum(agree) >= len(agree):
+        return PARTLY
+    return NOT
 
 
-def _agreement(found: Sequence[Result]) -> str:
+def _agreement(points: Points) -> str:
     """Whether points lie within 1.5 points or 4 errors of theory, if those are small enough."""
-    if max(4 * each.error for each in found) > _TOO_WIDE:
+    if max(4 * point.error for point in points) > _TOO_WIDE:
         return UNCLEAR
-    return _verdict([_distance(each) <= max(1.5, 4 * each.error) for each in found])
+    return _verdict([_distance(point) <= max(1.5, 4 * point.error) for point in points])
 
 
 def _remarks(remark: str, points: Points) -> str:
     """The remark, and what a reduction below 0 means, if there is one."""
-    is_worse = min(point.value for point in points) < 0
-    return f"{remark} {_CLOSER}".strip() if is_worse else remark
+    if min(point.value for point in points) >= 0:
+        return remark
+    return f"{remark} {_CLOSER}".strip()
 
 
 def _distance(point: Result) -> float:
@@ -103,46 +126,49 @@ def _distance(point: Result) -> float:
     return abs(point.value - (point.theory or 0))
 
 
-def _reduction(series: str, points: Points) -> Judged:
+def _reduction(series: str, points: Points) -> Judgement:
     name = "Top-K" if series.startswith("top-k") else "Sparse Vector"
     below = (
         f"{name} approaches the stated limit from below as k grows; at k = {_LARGEST} it "
         "is not there yet, as the formula says."
     )
-    found = _of(points, series)
-    verdict = _agreement(found)
-    return Judged(
+    of_series = _of(points, series)
+    at_largest = _of(points, series, _LARGEST)
+    verdict = _agreement(of_series)
+    remark = {CONFIRMED: below, UNCLEAR: ""}.get(verdict, _LUCK)
+    return Judgement(
         f"{_span(_values(points, series, _LARGEST))} at k = {_LARGEST}; at every k within "
-        f"{max(map(_distance, found)):.1f} points of theory, which is "
-        f"{_of(points, series, _LARGEST)[0].theory:.1f} % there",
+        f"{max(map(_distance, of_series)):.1f} points of theory, which is "
+        f"{at_largest[0].theory:.1f} % there",
         verdict,
-        _remarks({CONFIRMED: below, UNCLEAR: ""}.get(verdict, _LUCK), found),
+        _remarks(remark, of_series),
     )
 
 
-def _adaptive_reduction(points: Points) -> Judged:
-    found = _of(points, _ADAPTIVE)
-    return Judged(
+def _adaptive_reduction(points: Points) -> Judgement:
+    of_series = _of(points, _ADAPTIVE)
+    return Judgement(
         f"{_span(_values(points, _ADAPTIVE, _LARGEST))} at k = {_LARGEST}; within "
-        f"{max(map(_distance, found)):.1f} points of what theory says for the branches taken",
-        _agreement(found),
+        f"{max(map(_distance, of_series)):.1f} points of what theory says for the branches taken",
+        _agreement(of_series),
         _remarks(
             "Up to 2k answers are selected and all are measured, with noise for as many as there "
             "are. Gaps of answers near the threshold are biased by having been selected.",
-            found,
+            of_series,
         ),
     )
 
 
-def _equal(points: Points) -> Judged:
-    found = [*_of(points, _TOP_K), *_of(points, _PLAIN)]
-    verdict = _agreement(found)
-    return Judged(
+def _equal(points: Points) -> Judgement:
+    of_both = _of(points, _TOP_K) + _of(points, _PLAIN)
+    verdict = _agreement(of_both)
+    remark = _LUCK if verdict in (PARTLY, NOT) else ""
+    return Judgement(
         f"Top-K {_span(_values(points, _TOP_K))}, theory 45.0 %; "
         f"Sparse Vector {_span(_values(points, _PLAIN))}, theory 35.8 %; "
         "over all ε and data sets, at k = 10",
         verdict,
-        _remarks(_LUCK if verdict in (PARTLY, NOT) else "", found),
+        _remarks(remark, of_both),
     )
 
 
@@ -154,59 +180,64 @@ _WHY_MORE = (
 )
 
 
-def _gain(points: Points) -> Judged:
-    more = [adaptive - plain for adaptive, plain in _pairs(points, "answers", _LARGEST)]
-    larger = _values(points, "sparse-vector with 2k monotonic: answers", _LARGEST)
-    verdict = CONFIRMED if max(more) >= 15 else NOT
-    if round(max(more)) > 15:
-        verdict = MORE
-    return Judged(
-        f"{_span(more, ' more', 1)} at k = {_LARGEST}",
-        verdict,
-        (_WHY_MORE if verdict == MORE else "")
-        + f"A plain Sparse Vector with 2k gives {_span(larger, '', 1)}"
-        " answers at the same ε; adaptivity's gain is that k need not be known.",
+def _gain(points: Points) -> Judgement:
+    gains = [adaptive - plain for adaptive, plain in _pairs(points, "answers", _LARGEST)]
+    with_2k = _values(points, f"{_WITH_2K}: answers", _LARGEST)
+    remark = (
+        f"A plain Sparse Vector with 2k gives {_span(with_2k, '', 1)}"
+        " answers at the same ε; adaptivity's gain is that k need not be known."
     )
+    measured = f"{_span(gains, ' more', 1)} at k = {_LARGEST}"
+    if round(max(gains)) > 15:
+        return Judgement(measured, MORE, _WHY_MORE + remark)
+    if max(gains) >= 15:
+        return Judgement(measured, CONFIRMED, remark)
+    return Judgement(measured, NOT, remark)
 
 
-def _top_branch(points: Points) -> Judged:
-    every = _values(points, f"{_ADAPTIVE}: answers")
-    top = _values(points, f"{_ADAPTIVE}: answers in branch 1")
-    shares = [100 * own / total for own, total in zip(top, every, strict=True)]
-    return Judged(
+def _top_branch(points: Points) -> Judgement:
+    totals = _values(points, f"{_ADAPTIVE}: answers")
+    in_top_branch = _values(points, f"{_ADAPTIVE}: answers in branch 1")
+    shares = [100 * top / total for top, total in zip(in_top_branch, totals, strict=True)]
+    return Judgement(
         f"{_span(shares)} of them, over all k and data sets",
         _verdict([share > 50 for share in shares]),
     )
 
 
-def _precision(points: Points) -> Judged:
-    both = _pairs(points, "precision")
-    differences = [100 * (adaptive - plain) for adaptive, plain in both]
-    return Judged(
+def _precision(points: Points) -> Judgement:
+    pairs = _pairs(points, "precision")
+    differences = [100 * (adaptive - plain) for adaptive, plain in pairs]
+    return Judgement(
         f"{_span(differences, ' points', 2)}, adaptive less plain",
         _verdict([abs(difference) < 2 for difference in differences]),
     )
 
 
-def _f_measure(points: Points) -> Judged:
+def _f_measure(points: Points) -> Judgement:
     ratios = [adaptive / plain for adaptive, plain in _pairs(points, "F-measure")]
-    larger = _values(points, "sparse-vector with 2k monotonic: F-measure")
+    with_2k = _values(points, f"{_WITH_2K}: F-measure")
     middle = float(np.median(ratios))
-    off = abs(middle - 1.5)
-    return Judged(
+    distance = abs(middle - 1.5)
+    verdict = NOT
+    if distance <= 0.15:
+        verdict = CONFIRMED
+    elif distance <= 0.3:
+        verdict = PARTLY
+    return Judgement(
         f"{_span(ratios, ' times', 2)}, {middle:.2f} in the middle",
-        CONFIRMED if off <= 0.15 else PARTLY if off <= 0.3 else NOT,
+        verdict,
         "The ratio follows from how many more answers there are at nearly full precision. "
-        f"Plain Sparse Vector with 2k reaches an F-measure of {_span(larger, '', 2)} itself.",
+        f"Plain Sparse Vector with 2k reaches an F-measure of {_span(with_2k, '', 2)} itself.",
     )
 
 
-def _budget_left(points: Points) -> Judged:
-    found = _of(points, f"{_ADAPTIVE}: budget left")
-    values = [each.value for each in found]
-    high_k = [each.value for each in found if each.x >= 10]
-    bounds = [each.theory or 0.0 for each in found]
-    return Judged(
+def _budget_left(points: Points) -> Judgement:
+    of_series = _of(points, f"{_ADAPTIVE}: budget left")
+    values = [point.value for point in of_series]
+    high_k = [point.value for point in of_series if point.x >= 10]
+    bounds = [point.theory or 0.0 for point in of_series]
+    return Judgement(
         f"{_span(values)} over all k and data sets; {_span(high_k)} from k = 10 on",
         _verdict([abs(value - 40) <= 5 for value in values]),
         "No more can be left than (1 − θ)/2, where every answer takes the top branch: "
@@ -215,15 +246,22 @@ def _budget_left(points: Points) -> Judged:
     )
 
 
-_LIMITS = {
-    "Gaps reduce the squared error of Top-K with Measures by up to 50 % (monotonic).": _TOP_K,
-    "Gaps reduce that of Sparse Vector with Measures by up to 50 % (monotonic).": _PLAIN,
-    "For general queries the reduction approaches 20 % (Top-K).": "top-k general",
-    "For general queries the reduction approaches 20 % (Sparse Vector).": "sparse-vector general",
-}
-_JUDGES: dict[int, dict[str, Callable[[Points], Judged]]] = {
+_reduction_of_top_k = partial(_reduction, _TOP_K)
+_reduction_of_plain = partial(_reduction, _PLAIN)
+_reduction_of_general_top_k = partial(_reduction, "top-k general")
+_reduction_of_general_plain = partial(_reduction, "sparse-vector general")
+_JUDGES: dict[int, dict[str, Callable[[Points], Judgement]]] = {
     1: {
-        **{statement: partial(_reduction, series) for statement, series in _LIMITS.items()},
+        "Gaps reduce the squared error of Top-K with Measures by up to 50 % (monotonic).": (
+            _reduction_of_top_k
+        ),
+        "Gaps reduce that of Sparse Vector with Measures by up to 50 % (monotonic).": (
+            _reduction_of_plain
+        ),
+        "For general queries the reduction approaches 20 % (Top-K).": _reduction_of_general_top_k,
+        "For general queries the reduction approaches 20 % (Sparse Vector).": (
+            _reduction_of_general_plain
+        ),
         "Gaps help measurements after Adaptive Sparse Vector as well.": _adaptive_reduction,
     },
     2: {

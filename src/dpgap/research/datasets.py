@@ -6,6 +6,10 @@ a folder, all three are synthetic: curves with the published sizes, and nothing 
 data. Any other file can replace them.
 
 The queries are the items' counts, in an order that is shuffled once, as in the authors' code.
+
+FIMI files have one transaction a line, item numbers separated by spaces; they may be gzipped. CSV
+and Parquet files have columns `item` and `count`, or `unit` and `item` (one row a purchase). An
+item that a transaction repeats counts once.
 """
 
 import gzip
@@ -23,15 +27,8 @@ from dpgap.data.private_counts import with_masked_errors
 from dpgap.data.sources import kind_of, quoted, read_file
 from dpgap.exact.reals import Integers
 
-# --------------------------------------------------------------------------------------------------
-# Counting the items of FIMI, CSV and Parquet files, which `dpgap.data` reads.
-#
-# FIMI files have one transaction a line, item numbers separated by spaces; they may be gzipped.
-# CSV and Parquet files have columns `item` and `count`, or `unit` and `item` (one row a purchase).
-# An item that a transaction repeats counts once.
 
-
-class Counted(NamedTuple):
+class ItemCounts(NamedTuple):
     """Items in order, the number of records with each, and the number of records, if known."""
 
     items: Integers
@@ -44,13 +41,16 @@ class Counted(NamedTuple):
         return Dataset(name, counts, self.records, source, warning)
 
 
-def read_counts(path: Path) -> Counted:
+def read_counts(path: Path) -> ItemCounts:
     """Count the items of any file."""
-    is_fimi, records = kind_of(path.name) == "fimi", None
-    if not is_fimi and _has_columns(path, "count"):
+    is_fimi = kind_of(path.name) == "fimi"
+    records = None
+    if is_fimi:
+        counts, records = _count_units(path, None, None)
+    elif _has_columns(path, "count"):
         counts = _take_counts(path)
-    elif is_fimi or _has_columns(path, "unit"):
-        counts, records = _count_units(path, *((None, None) if is_fimi else ("unit", "item")))
+    elif _has_columns(path, "unit"):
+        counts, records = _count_units(path, "unit", "item")
     else:
         columns = "columns item and count, or unit and item"
         raise ValueError(f"{path.name} must be a readable table with {columns}")
@@ -67,7 +67,8 @@ def read_counts(path: Path) -> Counted:
     if is_fimi and items.min() < 0:
         raise ValueError(f"{path.name}: a transaction must be numbers below 2^62, and spaces")
     order = np.argsort(items)
-    return Counted(items[order], np.array([*counts.values()], dtype=np.int64)[order], records)
+    values = np.array(list(counts.values()), dtype=np.int64)
+    return ItemCounts(items[order], values[order], records)
 
 
 def _has_pairs(path: Path) -> bool:
@@ -87,12 +88,14 @@ def _has_columns(path: Path, other: str) -> bool:
 def _count_units(path: Path, unit: str | None, item: str | None) -> tuple[dict[str, int], int]:
     """The number of units with each item, and the number of all units."""
     with read_file(str(path), unit, item) as columns:
-        own_unit, own_item = quoted(columns.unit), quoted(columns.item)
+        sql_unit = quoted(columns.unit)
+        sql_item = quoted(columns.item)
         if item is None:  # a word that is not a number is refused later
-            own_item = f"coalesce({own_item}, -1)"
-        rows = columns.table.filter(f"{own_unit} IS NOT NULL AND {own_item} IS NOT NULL")
-        counted = f"CAST({own_item} AS VARCHAR), count(DISTINCT {own_unit})"
-        counts = dict(_fetch(path, rows.aggregate(counted, f"GROUPING SETS (({own_item}), ())")))
+            sql_item = f"coalesce({sql_item}, -1)"
+        rows = columns.table.filter(f"{sql_unit} IS NOT NULL AND {sql_item} IS NOT NULL")
+        selected = f"CAST({sql_item} AS VARCHAR), count(DISTINCT {sql_unit})"
+        grouped = rows.aggregate(selected, f"GROUPING SETS (({sql_item}), ())")
+        counts = dict(_fetch(path, grouped))
     return counts, counts.pop(None)  # without an item: of all of them together
 
 
@@ -117,9 +120,6 @@ def _take_counts(path: Path) -> dict[Any, int]:
             "at least 0"
         )
     return counts
-
-
-# --------------------------------------------------------------------------------------------------
 
 
 FOLDER_VARIABLE = "DPGAP_DATA"
@@ -167,10 +167,11 @@ def load_all(folder: str | os.PathLike[str] | None = None) -> list[Dataset]:
     is the folder in the environment variable DPGAP_DATA. If this is not set, all data are
     synthetic.
     """
-    given = folder if folder is not None else os.environ.get(FOLDER_VARIABLE) or None
-    if given is None:
+    if folder is None:
+        folder = os.environ.get(FOLDER_VARIABLE) or None
+    if folder is None:
         return [load(name, None) for name in PUBLISHED]
-    path = Path(given)
+    path = Path(folder)
     if path.is_file():
         return [read_counts(path).dataset(path.name.split(".")[0], f"whole file {path.name}", OWN)]
     if not path.is_dir():
@@ -185,44 +186,46 @@ def load(name: str, folder: Path | None) -> Dataset:
         # The most frequent item is in half of all records, and the rarest in a single one.
         depth = np.log(np.arange(1, items + 1)) / np.log(items)
         curve = (records / 2) ** (1 - depth**4)
-        counted = Counted(np.arange(items), np.rint(curve).astype(np.int64), records)
+        counts = ItemCounts(np.arange(items), np.rint(curve).astype(np.int64), records)
         source = "synthetic stand-in with the published size; not the real data"
-        return counted.dataset(name, source, MADE_UP)
-    wanted = {f"{name.lower()}{ending}" for ending in (".dat", ".dat.gz", ".csv", ".parquet")}
-    whole = [each for each in folder.iterdir() if each.name.lower().replace("_", "-") in wanted]
-    if whole:
-        first = min(whole)
-        counted = read_counts(first)
-        is_published = counted.records in (None, records) and counted.items.size == items
+        return counts.dataset(name, source, MADE_UP)
+    names = {f"{name.lower()}{ending}" for ending in (".dat", ".dat.gz", ".csv", ".parquet")}
+    files = [path for path in folder.iterdir() if path.name.lower().replace("_", "-") in names]
+    if files:
+        first = min(files)
+        counts = read_counts(first)
+        is_published = counts.records in (None, records) and counts.items.size == items
         doubt = "" if is_published else "; not of the published size"
-        return counted.dataset(name, f"whole file {first.name}{doubt}")
+        return counts.dataset(name, f"whole file {first.name}{doubt}")
     try:
-        counted, source = _completed(name, folder)
+        counts, source = _completed(name, folder)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"no {name} in {folder}: expected {name}.dat or {name.lower()}.dat, gzipped or not"
         ) from None
-    return counted.dataset(name, source)
+    return counts.dataset(name, source)
 
 
-def _completed(name: str, folder: Path) -> tuple[Counted, str]:
+def _completed(name: str, folder: Path) -> tuple[ItemCounts, str]:
     """Exact counts of the whole data if known; else the counts of the first records, scaled up."""
-    first, many, exact, least = _PARTS[name]
-    part = read_counts(folder / first)
+    part_file, part_records, exact_file, smallest = _PARTS[name]
+    part = read_counts(folder / part_file)
     records, published = PUBLISHED[name]
-    if exact is None:
-        return part, f"partial: {many:,} of the {records:,} records, as they are"
-    known = read_counts(folder / exact)
-    items = np.union1d(known.items, part.items)
-    bound, guess = np.zeros((2, items.size), dtype=np.int64)
-    bound[np.searchsorted(items, known.items)] = known.counts
-    guess[np.searchsorted(items, part.items)] = np.rint(part.counts * records / many)
+    if exact_file is None:
+        return part, f"partial: {part_records:,} of the {records:,} records, as they are"
+    exact = read_counts(folder / exact_file)
+    items = np.union1d(exact.items, part.items)
+    exact_counts = np.zeros(items.size, dtype=np.int64)
+    exact_counts[np.searchsorted(items, exact.items)] = exact.counts
+    estimates = np.zeros(items.size, dtype=np.int64)
+    estimates[np.searchsorted(items, part.items)] = np.rint(part.counts * records / part_records)
     counts = np.ones(published, dtype=np.int64)
-    counts[: items.size] = np.maximum(bound, np.minimum(guess, least - 1))
-    return Counted(np.arange(published), counts, records), (
-        f"whole-data counts from {least:,} up; below, completed from the first {many:,} records, "
-        "and 1 for each item not seen in them"
+    counts[: items.size] = np.maximum(exact_counts, np.minimum(estimates, smallest - 1))
+    source = (
+        f"whole-data counts from {smallest:,} up; below, completed from the first "
+        f"{part_records:,} records, and 1 for each item not seen in them"
     )
+    return ItemCounts(np.arange(published), counts, records), source
 
 
 _PARTS = {

@@ -30,7 +30,9 @@ EPSILON = "0.7"
 KS = tuple(range(2, 26))
 EPSILONS = tuple(f"{tenths / 10:.1f}" for tenths in range(1, 16))
 K = 10
-_LOWEST_RANK, _HIGHEST_RANK = 2, 8
+_LOWEST_RANK = 2
+_HIGHEST_RANK = 8
+"""The ranks of thresholds, in multiples of k."""
 LEAST_ITEMS = _HIGHEST_RANK * max(KS) + 1
 
 
@@ -75,15 +77,22 @@ def thresholds_of(dataset: Dataset, k: int, runs: int, rng: np.random.Generator)
 
 def tasks(figures: tuple[int, ...], datasets: Sequence[Dataset]) -> Iterator[Task]:
     """All tasks for some figures, figure by figure."""
-    wanted = tuple(figure for figure in (3, 4) if figure in figures)
-    for own, every, points in (
-        ((1,) if 1 in figures else (), _REDUCTIONS, [(k, EPSILON) for k in KS]),
-        ((2,) if 2 in figures else (), _REDUCTIONS, [(K, epsilon) for epsilon in EPSILONS]),
-        (wanted, _MECHANISMS, [(k, EPSILON) for k in KS]),
-    ):
-        for dataset in datasets if own else ():
-            for series in every:
-                yield from (Task(own, dataset, series, k, epsilon) for k, epsilon in points)
+    for figures_of_tasks in ((1,), (2,), (3, 4)):
+        selected = tuple(figure for figure in figures_of_tasks if figure in figures)
+        if selected:
+            yield from _tasks_of(selected, datasets)
+
+
+def _tasks_of(figures: tuple[int, ...], datasets: Sequence[Dataset]) -> Iterator[Task]:
+    """The tasks for figures that show the same points."""
+    series_of_figure = _REDUCTIONS if figures[0] in (1, 2) else _MECHANISMS
+    points = [(k, EPSILON) for k in KS]
+    if figures[0] == 2:
+        points = [(K, epsilon) for epsilon in EPSILONS]
+    for dataset in datasets:
+        for series in series_of_figure:
+            for k, epsilon in points:
+                yield Task(figures, dataset, series, k, epsilon)
 
 
 def run(task: Task, runs: int, seed: np.random.SeedSequence) -> list[Result]:
@@ -96,21 +105,23 @@ def _parts(
     mechanism: Any, task: Task, runs: int, seed: np.random.SeedSequence
 ) -> Iterator[tuple[Any, Floats]]:
     """The runs a batch at a time, each batch with the thresholds of its runs."""
-    choice, noise = (int(each) for each in seed.generate_state(2))
-    thresholds = thresholds_of(task.dataset, task.k, runs, np.random.default_rng(choice))
-    own = None if isinstance(mechanism, MeasuredTopK) else thresholds
+    threshold_seed, noise_seed = seed.generate_state(2).tolist()
+    rng = np.random.default_rng(threshold_seed)
+    thresholds = thresholds_of(task.dataset, task.k, runs, rng)
     start = 0
     for part, size in batches(
-        mechanism, task.dataset.counts, runs=runs, seed=noise, thresholds=own
+        mechanism,
+        task.dataset.counts,
+        runs=runs,
+        seed=noise_seed,
+        thresholds=None if isinstance(mechanism, MeasuredTopK) else thresholds,
     ):
         yield part, thresholds[start : start + size]
         start += size
 
 
-# Figures 1 and 2.
-
-
-_top_k, _above = partial(MeasuredTopK, method="paper"), partial(MeasuredAbove, 0, method="paper")
+_top_k = partial(MeasuredTopK, method="paper")
+_above = partial(MeasuredAbove, 0, method="paper")
 
 _REDUCTIONS: dict[str, Callable[[int, str], MeasuredTopK | MeasuredAbove]] = {
     "top-k monotonic": partial(_top_k, monotonic=True),
@@ -125,45 +136,61 @@ _REDUCTIONS: dict[str, Callable[[int, str], MeasuredTopK | MeasuredAbove]] = {
 
 
 def _reductions(task: Task, runs: int, seed: np.random.SeedSequence) -> Iterator[Result]:
-    """The mean squared error of estimates against that of Laplace measurements alone."""
+    """Figures 1 and 2: the mean squared error of estimates against that of measurements alone."""
     pipeline = _REDUCTIONS[task.series](task.k, task.epsilon)
     parts = [_errors(pipeline, part) for part, _ in _parts(pipeline, task, runs, seed)]
-    improved, baseline, expected, known = map(np.concatenate, zip(*parts, strict=True))
-    ratio, error = ratio_of_means(improved, baseline)
+    errors = _Errors(*map(np.concatenate, zip(*parts, strict=True)))
+    ratio, error = ratio_of_means(errors.estimates, errors.measurements)
     theory = None
     if "best" not in task.series:
-        theory = 100 * _expected_reduction(task, float(expected.sum() / known.sum()))
-    (figure,), name, less = task.figures, task.dataset.name, 100 * (1 - ratio)
-    x = task.k if figure == 1 else float(task.epsilon)
-    yield Result(figure, name, task.series, x, less, 100 * error, theory, improved.size)
+        by_branches = float(errors.expected_of_estimates.sum() / errors.expected.sum())
+        theory = 100 * _expected_reduction(task, by_branches)
+    (figure,) = task.figures
+    yield Result(
+        figure=figure,
+        dataset=task.dataset.name,
+        series=task.series,
+        x=task.k if figure == 1 else float(task.epsilon),
+        value=100 * (1 - ratio),
+        error=100 * error,
+        theory=theory,
+        runs=errors.estimates.size,
+    )
 
 
-_Errors = tuple[Floats, Floats, Floats, Floats]
+class _Errors(NamedTuple):
+    """Sums of squared errors over each run."""
+
+    estimates: Floats
+    measurements: Floats
+    """Of Laplace measurements: if others were made, the mean at the same ε."""
+    expected_of_estimates: Floats
+    """What theory expects of estimates, for the branches taken."""
+    expected: Floats
+    """What theory expects of Laplace measurements."""
 
 
-def _errors(pipeline: MeasuredTopK | MeasuredAbove, found: MeasuredRuns) -> _Errors:
-    """Sums over each run: squared errors of estimates and of Laplace measurements, and what
-    theory expects of both for the branches taken.
-
-    The best method has other measurements. It is compared with the known mean error of Laplace
-    measurements at the same ε.
-    """
-    selected = found.selected
-    improved = selected.sums((found.estimates - found.truth) ** 2)
-    baseline = selected.sums((found.measurements - found.truth) ** 2)
+def _errors(pipeline: MeasuredTopK | MeasuredAbove, runs: MeasuredRuns) -> _Errors:
+    selected = runs.selected
+    of_estimates = selected.sums((runs.estimates - runs.truth) ** 2)
+    of_measurements = selected.sums((runs.measurements - runs.truth) ** 2)
     laplace = Laplace(pipeline.measurement.epsilon)
     if not (isinstance(selected, AboveRuns) and isinstance(pipeline, MeasuredAbove)):
         k = pipeline.selection.k
-        known = np.full_like(improved, k * laplace.variance(k))
-        return improved, baseline if pipeline.method == "paper" else known, known, known
-    most = int(selected.found.max(initial=0))
-    of_count = np.array([0.0, *(laplace.variance(n) for n in range(1, most + 1))])
-    own = np.repeat(of_count[selected.found], selected.found)
-    known = selected.sums(own)
+        expected = np.full_like(of_estimates, k * laplace.variance(k))
+        if pipeline.method == "paper":
+            return _Errors(of_estimates, of_measurements, expected, expected)
+        return _Errors(of_estimates, expected, expected, expected)
+    variance_of_count = np.zeros(int(selected.found.max(initial=0)) + 1)
+    for count in range(1, variance_of_count.size):
+        variance_of_count[count] = laplace.variance(count)
+    variances = np.repeat(variance_of_count[selected.found], selected.found)
+    expected = selected.sums(variances)
     if pipeline.method == "best":
-        return improved, known, known, known
-    gap = gap_variances(pipeline.selection)[selected.branch_of - 1]
-    return improved, baseline, selected.sums(gap * own / (gap + own)), known
+        return _Errors(of_estimates, expected, expected, expected)
+    of_gaps = gap_variances(pipeline.selection)[selected.branch_of - 1]
+    combined = selected.sums(of_gaps * variances / (of_gaps + variances))
+    return _Errors(of_estimates, of_measurements, combined, expected)
 
 
 def ratio_of_means(above: Floats, below: Floats) -> tuple[float, float]:
@@ -181,14 +208,12 @@ def _expected_reduction(task: Task, by_branches: float) -> float:
     """The paper's formulas; after an adaptive run, by the branches that were taken."""
     monotonic = "monotonic" in task.series
     if "top-k" in task.series:
-        return (task.k - 1) / ((2 if monotonic else 5) * task.k)
+        inverse_of_limit = 2 if monotonic else 5
+        return (task.k - 1) / (inverse_of_limit * task.k)
     if "adaptive" in task.series:
         return 1 - by_branches
-    share = (task.k if monotonic else 2 * task.k) ** (2 / 3)
-    return float(1 / (1 + (1 + share) ** 3 / task.k**2))
-
-
-# Figures 3 and 4.
+    units = task.k if monotonic else 2 * task.k
+    return float(1 / (1 + (1 + units ** (2 / 3)) ** 3 / task.k**2))
 
 
 _plain = partial(SparseVector, 0, noise="laplace")
@@ -207,49 +232,56 @@ _MECHANISMS: dict[str, Callable[[int, str], SparseVector]] = {
 
 
 def _adaptivity(task: Task, runs: int, seed: np.random.SeedSequence) -> Iterator[Result]:
+    """Figures 3 and 4: how many answers, how good they are, and how much budget is left."""
     mechanism = _MECHANISMS[task.series](task.k, task.epsilon)
     measures: dict[tuple[int, str], list[Floats]] = {}
-    for found, thresholds in _parts(mechanism, task, runs, seed):
-        for figure, name, values in _measures(mechanism, task.dataset.counts, thresholds, found):
+    for above, thresholds in _parts(mechanism, task, runs, seed):
+        for figure, name, values in _measures(mechanism, task.dataset.counts, thresholds, above):
             if figure in task.figures:
                 measures.setdefault((figure, name), []).append(values)
     cheapest = float(mechanism.every_branch[0].units / mechanism.every_branch[-1].units)
     bound = 100 * float(1 - mechanism.threshold_share) * (1 - cheapest)
     for (figure, name), parts in measures.items():
-        every = np.concatenate(parts)
-        value, error = float(every.mean()), float(every.std() / np.sqrt(runs))
-        theory = bound if figure == 4 else None
-        series = f"{task.series}: {name}"
-        yield Result(figure, task.dataset.name, series, task.k, value, error, theory, runs)
+        of_runs = np.concatenate(parts)
+        yield Result(
+            figure=figure,
+            dataset=task.dataset.name,
+            series=f"{task.series}: {name}",
+            x=task.k,
+            value=float(of_runs.mean()),
+            error=float(of_runs.std() / np.sqrt(runs)),
+            theory=bound if figure == 4 else None,
+            runs=runs,
+        )
 
 
 def _measures(
-    mechanism: SparseVector, counts: Integers, thresholds: Floats, found: AboveRuns
+    mechanism: SparseVector, counts: Integers, thresholds: Floats, above: AboveRuns
 ) -> Iterator[tuple[int, str, Floats]]:
     """All values that are averaged over runs, by figure and name."""
-    yield 3, "answers", found.found.astype(np.float64)
+    yield 3, "answers", above.found.astype(np.float64)
     if len(mechanism.every_branch) > 1:
         for branch in mechanism.every_branch:
-            in_branch = (found.branch_of == branch.number).astype(np.float64)
-            yield 3, f"answers in branch {branch.number}", found.sums(in_branch)
-        yield 4, "budget left", 100 * _left_after(mechanism, found, mechanism.k)
-    right = found.sums((counts[found.indices] >= thresholds[found.run]).astype(np.float64))
+            in_branch = (above.branch_of == branch.number).astype(np.float64)
+            yield 3, f"answers in branch {branch.number}", above.sums(in_branch)
+        yield 4, "budget left", 100 * _left_after(mechanism, above, mechanism.k)
+    is_right = counts[above.indices] >= thresholds[above.run]
+    right = above.sums(is_right.astype(np.float64))
     true = counts.size - np.searchsorted(np.sort(counts), thresholds)
-    yield 3, "precision", right / np.maximum(found.found, 1)
+    yield 3, "precision", right / np.maximum(above.found, 1)
     # The harmonic mean of right/found and right/true.
-    yield 3, "F-measure", 2 * right / np.maximum(found.found + true, 1)
+    yield 3, "F-measure", 2 * right / np.maximum(above.found + true, 1)
 
 
-def _left_after(mechanism: SparseVector, found: AboveRuns, answers: int) -> Floats:
+def _left_after(mechanism: SparseVector, above: AboveRuns, answers: int) -> Floats:
     """The share of ε that would be left if each run stopped after `answers` answers.
 
     For a run that found fewer, it is the share that this run left.
     """
-    starts = found.found.cumsum() - found.found
-    early = np.arange(found.run.size) - starts[found.run] < answers
+    starts = above.found.cumsum() - above.found
+    is_early = np.arange(above.run.size) - starts[above.run] < answers
     units = np.array([branch.units for branch in mechanism.every_branch], dtype=np.float64)
-    used = found.sums(np.where(early, units[found.branch_of - 1], 0.0))
-    left: Floats = (
-        1 - float(mechanism.threshold_share) - used * float(mechanism.unit / mechanism.epsilon)
-    )
-    return left
+    used = above.sums(np.where(is_early, units[above.branch_of - 1], 0.0))
+    unit = float(mechanism.unit / mechanism.epsilon)
+    remaining: Floats = 1 - float(mechanism.threshold_share) - used * unit
+    return remaining

@@ -15,7 +15,11 @@ from dpgap._package import how_to_get
 from dpgap.research.datasets import Dataset
 from dpgap.research.experiments import Result
 
-_INK, _BLUE, _ORANGE, _GREY, _GREEN = "#1f2933", "#0b6e99", "#c2410c", "#64748b", "#15803d"
+_INK = "#1f2933"
+_BLUE = "#0b6e99"
+_ORANGE = "#c2410c"
+_GREY = "#64748b"
+_GREEN = "#15803d"
 _STYLE = Path(__file__).with_suffix(".mplstyle")
 
 
@@ -27,10 +31,12 @@ def require_matplotlib() -> None:
 
 def draw(figure: int, results: Sequence[Result], datasets: Sequence[Dataset]) -> bytes:
     """A figure, as SVG."""
-    names = [each.name for each in datasets]
+    names = [dataset.name for dataset in datasets]
     if figure in (1, 2):
         return _render(_reductions, figure, results, names)
-    return _render(_adaptivity if figure == 3 else _budgets, results, names)
+    if figure == 3:
+        return _render(_adaptivity, results, names)
+    return _render(_budgets, results, names)
 
 
 def draw_datasets(datasets: Sequence[Dataset]) -> bytes:
@@ -38,13 +44,13 @@ def draw_datasets(datasets: Sequence[Dataset]) -> bytes:
     return _render(_curves, datasets)
 
 
-def _render(draw_on: Any, *given: Any) -> bytes:
+def _render(draw_on: Any, *arguments: Any) -> bytes:
     from matplotlib import style
     from matplotlib.figure import Figure
 
     with style.context(_STYLE):
         page = Figure(layout="constrained")
-        draw_on(page, *given)
+        draw_on(page, *arguments)
         content = io.BytesIO()
         page.savefig(content, format="svg", metadata={"Date": None})
         return _smaller(content.getvalue())
@@ -60,14 +66,15 @@ def _smaller(svg: bytes) -> bytes:
     text = re.sub(r"\s*\n\s*", "\n", text)
     text = re.sub(r" ?\n(?=[LzMCQ\"])", " ", text)
     # Styles that many elements share are written once; names begin with a letter of this drawing.
-    own = "s" + hashlib.sha256(svg).hexdigest()[:4]
-    styles: dict[str, str] = {}
+    prefix = "s" + hashlib.sha256(svg).hexdigest()[:4]
+    names: dict[str, str] = {}
 
-    def named(match: re.Match[str]) -> str:
-        return f'class="{styles.setdefault(match[1], f"{own}-{len(styles)}")}"'
+    def with_class(match: re.Match[str]) -> str:
+        name = names.setdefault(match[1], f"{prefix}-{len(names)}")
+        return f'class="{name}"'
 
-    text = re.sub(r'style="([^"]+)"', named, text)
-    rules = "".join(f".{name}{{{style}}}" for style, name in styles.items())
+    text = re.sub(r'style="([^"]+)"', with_class, text)
+    rules = "".join(f".{name}{{{style}}}" for style, name in names.items())
     return text.replace("</defs>", f"<style>{rules}</style></defs>", 1).encode()
 
 
@@ -76,13 +83,15 @@ def _with_short_numbers(tag: re.Match[str]) -> str:
 
 
 def _line(results: Sequence[Result], dataset: str, series: str) -> list[Result]:
-    return [each for each in results if (each.dataset, each.series) == (dataset, series)]
+    return [point for point in results if (point.dataset, point.series) == (dataset, series)]
 
 
 def _points(axes: Any, line: list[Result], label: str, colour: str, **style: Any) -> None:
     if not line:
         return
-    x, value, error = (np.array([each[i] for each in line]) for i in (3, 4, 5))
+    x = np.array([point.x for point in line])
+    value = np.array([point.value for point in line])
+    error = np.array([point.error for point in line])
     # One broken line draws all error bars in a tenth of the bytes of as many single ones.
     bars = np.stack([value - 2 * error, value + 2 * error, np.full(x.size, np.nan)], axis=1)
     axes.plot(np.repeat(x, 3), bars.ravel(), "-", color=colour, linewidth=0.8)
@@ -91,9 +100,12 @@ def _points(axes: Any, line: list[Result], label: str, colour: str, **style: Any
 
 
 def _theory(axes: Any, line: list[Result], colour: str, style: str = "-") -> None:
-    known = np.array([(each.x, each.theory) for each in line if each.theory is not None])
-    if known.size:
-        axes.plot(*known.T, style, color=colour, linewidth=1, alpha=0.55, zorder=1)
+    points = [point for point in line if point.theory is not None]
+    if not points:
+        return
+    x = [point.x for point in points]
+    theory = [point.theory for point in points]
+    axes.plot(x, theory, style, color=colour, linewidth=1, alpha=0.55, zorder=1)
 
 
 Panel = Callable[[Any, str], None]
@@ -104,17 +116,17 @@ def _panels(page: Any, rows: Mapping[str, Panel], columns: Sequence[str], x: str
     """A panel for each row and column, with titles above, `x` below and one legend for all."""
     page.set_size_inches(3.4 * len(columns) + 0.6, 2.7 * len(rows) + 0.3)
     panels = page.subplots(len(rows), len(columns), squeeze=False, sharex=True, sharey="row")
-    shown: dict[str, Any] = {}
+    legend: dict[str, Any] = {}
     for row, (label, draw_on) in zip(panels, rows.items(), strict=True):
         for axes, column in zip(row, columns, strict=True):
             draw_on(axes, column)
         row[0].set_ylabel(label)
         handles, labels = row[0].get_legend_handles_labels()
-        shown = dict(zip(labels, handles, strict=True)) | shown
+        legend = dict(zip(labels, handles, strict=True)) | legend
     for top, bottom, column in zip(panels[0], panels[-1], columns, strict=True):
         top.set_title(column)
         bottom.set_xlabel(x)
-    page.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=6)
+    page.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=6)
     return panels
 
 
@@ -137,10 +149,11 @@ def _reductions(page: Any, figure: int, results: Sequence[Result], names: Sequen
         f"{title}\nless squared error (%)": partial(draw_on, title.lower().replace(" ", "-"))
         for title in ("Top-K", "Sparse Vector", "Adaptive Sparse Vector")
     }
-    _from_zero(_panels(page, rows, names, "k" if figure == 1 else "ε"))
+    x = "k" if figure == 1 else "ε"
+    _from_zero(_panels(page, rows, names, x))
 
 
-_FOUND_BY = {
+_CURVES_OF_MECHANISMS = {
     "sparse-vector monotonic": ("plain", _BLUE),
     "sparse-vector with 2k monotonic": ("plain with 2k", _GREY),
     "adaptive-sparse-vector monotonic": ("adaptive", _ORANGE),
@@ -150,14 +163,15 @@ _FOUND_BY = {
 
 def _adaptivity(page: Any, results: Sequence[Result], names: Sequence[str]) -> None:
     def draw_on(measure: str, axes: Any, name: str) -> None:
-        for series, (label, colour) in _FOUND_BY.items():
+        for series, (label, colour) in _CURVES_OF_MECHANISMS.items():
             line = _line(results, name, f"{series}: {measure}")
             _points(axes, line, label, colour, marker="", linestyle="-")
         if measure == "F-measure":
             axes.set_ylim(0, 1.002)
 
-    rows = {each: partial(draw_on, each) for each in ("answers", "precision", "F-measure")}
-    _from_zero(_panels(page, rows, names, "k")[0])
+    rows = {measure: partial(draw_on, measure) for measure in ("answers", "precision", "F-measure")}
+    panels = _panels(page, rows, names, "k")
+    _from_zero(panels[0])
 
 
 def _budgets(page: Any, results: Sequence[Result], names: Sequence[str]) -> None:

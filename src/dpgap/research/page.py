@@ -25,52 +25,61 @@ Rows = list[list[str]]
 
 def warnings_about(datasets: Sequence[Dataset]) -> list[str]:
     """Warnings about the data: that they are synthetic, or shown without privacy."""
-    return [each for each in dict.fromkeys(data.warning for data in datasets) if each]
+    different = dict.fromkeys(dataset.warning for dataset in datasets)
+    return [warning for warning in different if warning]
 
 
 def _tables(claims: Sequence[Claim], datasets: Sequence[Dataset]) -> dict[str, Rows]:
     """The page's tables by title; the first row of each has the headings."""
     data = [["data set", "records", "items", "in the paper", "source"]]
-    for each in datasets:
-        records = "unknown" if each.records is None else f"{each.records:,}"
-        published = PUBLISHED.get(each.name)
-        stated = "" if published is None else f"{published[0]:,} × {published[1]:,}"
-        data.append([each.name, records, f"{each.items:,}", stated, each.source])
-    judged = [[str(cell) for cell in claim] for claim in claims]
-    return {
-        "Claims": [["figure", "the paper", "measured", "verdict", "remark"], *judged],
-        "Data": data,
-    }
+    for dataset in datasets:
+        records = "unknown" if dataset.records is None else f"{dataset.records:,}"
+        size_in_paper = ""
+        if dataset.name in PUBLISHED:
+            published_records, published_items = PUBLISHED[dataset.name]
+            size_in_paper = f"{published_records:,} × {published_items:,}"
+        items = f"{dataset.items:,}"
+        data.append([dataset.name, records, items, size_in_paper, dataset.source])
+    judgements = [["figure", "the paper", "measured", "verdict", "remark"]]
+    for claim in claims:
+        judgements.append(list(map(str, claim)))
+    return {"Claims": judgements, "Data": data}
 
 
 def as_html(
     claims: Sequence[Claim], datasets: Sequence[Dataset], figures: Mapping[str, bytes], runs: int
 ) -> str:
     """One page with everything on it; `figures` are SVG."""
-    drawn = {}
-    for name in (each for each in TITLES if each in figures):
-        text = figures[name].decode()
-        text = text[text.index("<svg") :]
-        for before in ('id="', "url(#", 'href="#'):  # so no two drawings share a name
-            text = text.replace(before, f"{before}{name}-")
-        drawn[name] = text
+    drawings = {}
+    for name, title in TITLES.items():
+        if name in figures:
+            drawings[title] = Markup(_with_own_names(name, figures[name]))
     return _rendered(
         "reproduction.html",
         claims,
         datasets,
         runs,
         classes={CONFIRMED: "confirmed", PARTLY: "in-part", MORE: "in-part", NOT: "not"},
-        figures={TITLES[name]: Markup(svg) for name, svg in drawn.items()},
-        styles=sorted(set(_STYLE.findall("".join(drawn.values())))),
+        figures=drawings,
+        styles=sorted(set(_STYLE.findall("".join(drawings.values())))),
     )
+
+
+def _with_own_names(figure: str, svg: bytes) -> str:
+    """The drawing without its header; no two drawings on the page share the name of an element."""
+    text = svg.decode()
+    text = text[text.index("<svg") :]
+    for before in ('id="', "url(#", 'href="#'):
+        text = text.replace(before, f"{before}{figure}-")
+    return text
 
 
 def as_markdown(
     claims: Sequence[Claim], datasets: Sequence[Dataset], figures: Mapping[str, str], runs: int
 ) -> str:
     """The same as Markdown; `figures` are paths."""
-    shown = {title: figures[name] for name, title in TITLES.items() if name in figures}
-    return _rendered("reproduction.md.jinja", claims, datasets, runs, figures=shown)
+    paths = {title: figures[name] for name, title in TITLES.items() if name in figures}
+    return _rendered("reproduction.md.jinja", claims, datasets, runs, figures=paths)
 
 
 def _rendered(

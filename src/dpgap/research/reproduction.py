@@ -54,7 +54,9 @@ def finished_figures(
     for dataset in plan.datasets:
         require_items(dataset)
     todo = list(tasks(plan.figures, plan.datasets))
-    missing = Counter(figure for task in todo for figure in task.figures)
+    missing: Counter[int] = Counter()
+    for task in todo:
+        missing.update(task.figures)
     points: dict[int, list[Result]] = {figure: [] for figure in plan.figures}
     for done, (task, results) in enumerate(_all_results(plan, todo), start=1):
         progress(done, len(todo))
@@ -63,17 +65,25 @@ def finished_figures(
         for figure in task.figures:
             missing[figure] -= 1
             if not missing[figure]:
-                yield figure, sorted(points[figure], key=lambda each: each[:4])
+                yield figure, sorted(points[figure], key=_place_in_file)
+
+
+def _place_in_file(point: Result) -> tuple[int, str, str, float]:
+    return point.figure, point.dataset, point.series, point.x
 
 
 def _all_results(plan: ReproductionPlan, todo: list[Task]) -> Iterator[tuple[Task, list[Result]]]:
-    work = zip(todo, np.random.SeedSequence(plan.seed).spawn(len(todo)), strict=True)
+    seeds = np.random.SeedSequence(plan.seed).spawn(len(todo))
     pool = ProcessPoolExecutor(plan.workers, mp_context=get_context("spawn"))
     try:
-        in_main = threading.current_thread() is threading.main_thread()
-        with _ignored_by_children() if in_main else nullcontext():  # else Python lets none set it
-            waiting = {pool.submit(run, task, plan.runs, seed): task for task, seed in work}
-        yield from ((waiting[future], future.result()) for future in as_completed(waiting))
+        is_main_thread = threading.current_thread() is threading.main_thread()
+        # Python lets no other thread set how signals are handled.
+        with _ignored_by_children() if is_main_thread else nullcontext():
+            waiting = {}
+            for task, seed in zip(todo, seeds, strict=True):
+                waiting[pool.submit(run, task, plan.runs, seed)] = task
+        for future in as_completed(waiting):
+            yield waiting[future], future.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -92,8 +102,10 @@ def write(path: Path, content: str | bytes) -> None:
     """Write a whole file, or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    if isinstance(content, str):
+        content = content.encode()
     try:
-        part.write_bytes(content.encode() if isinstance(content, str) else content)
+        part.write_bytes(content)
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
@@ -102,4 +114,4 @@ def write(path: Path, content: str | bytes) -> None:
 
 def as_json(results: Sequence[Result]) -> str:
     """A list of objects, one for each point."""
-    return json.dumps([each._asdict() for each in results], indent=0) + "\n"
+    return json.dumps([point._asdict() for point in results], indent=0) + "\n"

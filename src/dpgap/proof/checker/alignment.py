@@ -6,7 +6,7 @@ if these conditions hold (Lemma 1 of the paper, and our additions):
 
 - output: on the shifted noise the neighbour gives the same output;
 - cost: the shifts cost at most ε, each by its own law's cost (or, where draws are not
-  independent, by the `cost` of the mechanism);
+  independent, by the `joint_cost` of the mechanism);
 - acyclic: in some order of the draws, each shift depends on earlier draws only; or one-to-one:
   `unalign` leads back from the shifted noise, and both are whole linear maps on each path;
 - discrete: the shifts use only the discrete part of the output, so there are countably many;
@@ -372,7 +372,7 @@ def _joint_cost(mechanism: Any, laws: Sequence[Any]) -> Any:
     A joint cost is for one joint density. So all draws must come from it, and all its coordinates
     must be drawn.
     """
-    cost = getattr(mechanism, "cost", None)
+    cost = getattr(mechanism, "joint_cost", None)
     joint_law = next((law for law in laws if hasattr(law, "joint_cost")), None)
     if joint_law is not None:
         cost = joint_law.joint_cost

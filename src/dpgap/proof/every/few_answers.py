@@ -312,7 +312,8 @@ def prove_measurement(make: Make, kind: str) -> list[Theorem]:
     mechanism_kind: Any = type(sample)
     require_uniform(mechanism_kind)
     methods = [
-        getattr(mechanism_kind, method, None) for method in ("run", "align", "noise", "law", "cost")
+        getattr(mechanism_kind, method, None)
+        for method in ("run", "align", "noise", "law", "joint_cost")
     ]
     code = tuple(method.__code__ for method in methods if method is not None)
     value_count = _require_few_of_many(mechanism_kind, code)
@@ -371,7 +372,7 @@ def _require_measured(mechanism: Any, shared: int, numbers: KnownNumbers) -> Non
             # Few draws that have the largest shifted one cost no less than all.
             few_noise = [noise[draw] for draw in draws]
             few_shifted = [shifted[draw] for draw in draws]
-            if mechanism.cost(few_noise, few_shifted) < mechanism.cost(noise, shifted):
+            if mechanism.joint_cost(few_noise, few_shifted) < mechanism.joint_cost(noise, shifted):
                 raise Violation("restriction", "few of many values cost less than all")
 
 
