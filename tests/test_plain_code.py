@@ -6,10 +6,11 @@ could be the names of anything. `_MOST` has the figures that a room may have: ha
 statements, and vague names per thousand names that are bound.
 
 A room that became plainer keeps this: lower its line of `_MOST`.
-`python tests/test_reading.py` prints the table with the figures of now, and never raises one.
+`python tests/test_plain_code.py` prints the table with the figures of now, and never raises one.
 """
 
 import ast
+import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +47,21 @@ class Density(NamedTuple):
     """Names of `VAGUE`, per thousand names that are bound."""
 
 
-_MOST = {
+_MOST: dict[str, Density] = {
+    "budget": Density(packed=23.0, nested=3.1, chained=0.0, times=0.7, vague=138.1),
+    "cli": Density(packed=12.7, nested=5.3, chained=0.0, times=0.0, vague=116.2),
+    "data": Density(packed=21.0, nested=1.8, chained=0.0, times=0.0, vague=92.4),
+    "desk": Density(packed=16.7, nested=1.7, chained=0.6, times=0.6, vague=125.8),
+    "estimates": Density(packed=0.0, nested=0.0, chained=0.0, times=0.0, vague=0.0),
+    "exact": Density(packed=0.0, nested=0.0, chained=0.0, times=0.0, vague=5.9),
+    "interop": Density(packed=0.0, nested=0.0, chained=0.0, times=0.0, vague=220.1),
+    "mechanisms": Density(packed=40.1, nested=1.4, chained=0.0, times=0.0, vague=107.4),
+    "outside": Density(packed=19.1, nested=0.0, chained=0.0, times=1.5, vague=86.9),
+    "pipelines": Density(packed=24.7, nested=0.0, chained=0.9, times=0.0, vague=59.1),
+    "proof": Density(packed=0.0, nested=0.0, chained=0.0, times=0.0, vague=0.0),
+    "releases": Density(packed=22.8, nested=8.6, chained=1.8, times=0.0, vague=137.5),
+    "research": Density(packed=0.0, nested=0.0, chained=0.0, times=0.0, vague=0.0),
+    "simulation": Density(packed=0.0, nested=0.0, chained=0.0, times=0.0, vague=1.9),
 }
 
 
@@ -166,7 +181,7 @@ def test_no_room_becomes_denser(room: str) -> None:
     }
     assert not denser, (
         f"{room} reads worse than it did: unpack what was added. Where a room became plainer, "
-        "`python tests/test_reading.py` prints the table with its lower figures"
+        "`python tests/test_plain_code.py` prints the table with its lower figures"
     )
 
 
@@ -210,13 +225,17 @@ def _lowered(room: str) -> Density:
     density = density_of(ROOMS[room])
     limits = _MOST.get(room)
     if limits is None:
-        return Density(*(round(figure * _SLACK + 0.05, 1) for figure in density))
-    return Density(*(min(round(figure + 0.05, 1), limit) for figure, limit in zip(density, limits)))
+        return Density(*(_rounded_up(_SLACK * figure) for figure in density))
+    return Density(*map(min, map(_rounded_up, density), limits))
+
+
+def _rounded_up(figure: float) -> float:
+    return math.ceil(10 * figure) / 10
 
 
 if __name__ == "__main__":
-    print("_MOST = {")
+    print("_MOST: dict[str, Density] = {")
     for name in sorted(ROOMS):
-        figures = ", ".join(f"{habit}={figure}" for habit, figure in _lowered(name)._asdict().items())
+        figures = ", ".join(map("{}={}".format, Density._fields, _lowered(name)))
         print(f'    "{name}": Density({figures}),')
     print("}")
