@@ -229,7 +229,7 @@ def _edit(url: str, statement: str) -> None:
     "edit",
     [
         "UPDATE dpgap_entries SET body = replace(body, '1/4', '1/5') WHERE number = 1",
-        'UPDATE dpgap_entries SET body = replace(body, \'"epsilon","1"\', \'"epsilon","9"\') WHERE number = 0',
+        "UPDATE dpgap_entries SET body = replace(body, 'n\",\"1', 'n\",\"9') WHERE number = 0",
         "UPDATE dpgap_entries SET body = replace(body, 'who', 'why') WHERE number = 2",
         "UPDATE dpgap_entries SET body = body || ' ' WHERE number = 3",
         "UPDATE dpgap_entries SET body = '{}' WHERE number = 4",

@@ -27,7 +27,7 @@ from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple, get_args, is_typeddict
+from typing import Any, NamedTuple
 
 import numpy as np
 import typer
@@ -388,14 +388,12 @@ def _signed(thing: Any) -> Parts:
 
 
 def _signature(thing: Any) -> list[str]:
-    """The signature, with the options that it unpacks; without the modules where types live."""
+    """The signature, without the modules where types live."""
     try:
-        said = inspect.signature(thing.fget if isinstance(thing, property) else thing)
+        signature = inspect.signature(thing.fget if isinstance(thing, property) else thing)
     except (TypeError, ValueError):
         return [type(thing).__name__]
-    given = [each for it in said.parameters.values() for each in get_args(it.annotation)]
-    options = [each.__annotations__ for each in given if is_typeddict(each)]
-    return [re.sub(r"\bdpgap\.(?:\w+\.)*(?=\w)", "", str(each)) for each in (said, *options)]
+    return [re.sub(r"\bdpgap\.(?:\w+\.)*(?=\w)", "", str(signature))]
 
 
 # The desk
