@@ -460,25 +460,25 @@ def _settle(balance: Balance, asked: Entry, ended: Entry) -> dict[str, Any]:
     archived, "document" in `extra` is its hash, and "length" says how many characters it has.
     """
     last = balance.last
-    reserved = ended.charge
+    most = ended.charge
     length = asked.extra.get("length", 0)
-    spent = reserved if asked.kind == WRITE_OFF else asked.charge
-    if not spent.fits(reserved):
-        raise ValueError(f"cost must be at most what was reserved, {reserved}, not {spent}")
+    cost = most if asked.kind == WRITE_OFF else asked.charge
+    if not cost.fits(most):
+        raise ValueError(f"cost must be at most what was reserved, {most}, not {cost}")
     if not (isinstance(length, int) and length >= 0):
         raise ValueError("length must be that of a document")
     changes: dict[str, Any] = {
         "person": ended.person,
         "reservation": ended.number,
-        "charge": spent,
-        "used": last.used + spent,
-        "held": last.held - reserved,
+        "charge": cost,
+        "used": last.used + cost,
+        "held": last.held - most,
         "archived": last.archived + length,
     }
     if ended.person:
-        changes["person_spent"] = asked.person_spent - reserved + spent
+        changes["person_spent"] = asked.person_spent - most + cost
     if last.period and last.period.lapsed is not None and ended.number < last.period.lapsed:
-        changes["granted"] = last.granted.lowered(reserved.beyond(spent))
+        changes["granted"] = last.granted.lowered(most.beyond(cost))
     return changes
 
 

@@ -364,11 +364,11 @@ class Rows:
         if last.renewal is None:
             return None
         waiting, first = self.waiting(last.dataset), self.period_start(last)
-        reserved = Cost.sum(entry.charge for entry in waiting if entry.number >= first)
         before = self._charged_before(last, waiting)
-        spent = last.gone - before - reserved
+        held = Cost.sum(entry.charge for entry in waiting if entry.number >= first)
+        settled = last.gone - before - held
         granted = last.granted
-        return Period(granted.of(spent), granted.of(reserved), granted.lowered(before).amount)
+        return Period(granted.of(settled), granted.of(held), granted.lowered(before).amount)
 
     def _charged_before(self, last: Entry, waiting: list[Entry]) -> Cost:
         """What was charged before the current period."""

@@ -29,7 +29,7 @@ class Part(NamedTuple):
     name: str
     cost_before: Cost
     cost: Cost
-    reserved: Cost
+    cost_held: Cost
     total: Limit
     note: str
     person: str = ""
@@ -47,7 +47,7 @@ class Part(NamedTuple):
     @property
     def held(self) -> Fraction:
         """What is reserved."""
-        return self.total.of(self.reserved)
+        return self.total.of(self.cost_held)
 
     @property
     def limit(self) -> Fraction:
@@ -56,7 +56,7 @@ class Part(NamedTuple):
 
     def percent(self, *costs: Cost) -> float:
         """The length of these costs in the bar, which is longer than the total if need be."""
-        everything = Cost.sum((self.cost_before, self.cost, self.reserved))
+        everything = Cost.sum((self.cost_before, self.cost, self.cost_held))
         bar = self.total.raised_to(everything)
         return round(float(100 * bar.portion(Cost.sum(costs))), 2)
 
@@ -117,7 +117,7 @@ def _of_datasets(books: "list[Outline]") -> Iterator[Part]:
                 name=names,
                 cost_before=Cost.sum(part.cost_before for part in parts),
                 cost=Cost.sum(part.cost for part in parts),
-                reserved=Cost.sum(part.reserved for part in parts),
+                cost_held=Cost.sum(part.cost_held for part in parts),
                 total=reduce(Limit.raised, [part.total for part in parts]),
                 note="one table, so they add up",
             )
@@ -139,12 +139,12 @@ def _of_people(books: "list[Outline]") -> Iterator[Part]:
         for who in sorted(gone, key=lambda person: granted.of(gone[person]), reverse=True):
             allowance = allowances.get(who)
             limit, note = (granted, "") if allowance is None else (allowance, "allowance")
-            reserved = held.get(who, NOTHING)
+            waiting = held.get(who, NOTHING)
             earlier = gone_before.get(who, NOTHING) - held_before.get(who, NOTHING)
-            used = gone[who] - reserved - earlier
-            if book.earlier is None or {used, reserved} != {NOTHING}:
+            used = gone[who] - waiting - earlier
+            if book.earlier is None or {used, waiting} != {NOTHING}:
                 name = f"{who} · {book.last.dataset}"
-                yield Part(name, earlier, used, reserved, limit, note, who)
+                yield Part(name, earlier, used, waiting, limit, note, who)
 
 
 def _by_person(book: "Outline") -> tuple[dict[str, Cost], dict[str, Cost]]:
