@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import dpgap
-from dpgap.budget.cost import Cost, Limit
+from dpgap.budget.cost import Limit
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.desk.questions import FilledForm, offers
 from dpgap.exact.bits import InsecureSeededBits
@@ -99,7 +99,7 @@ def _planned(counts: PrivateCounts, kind: str, stated: dict[str, Any]) -> Expect
 def _at_the_desk(counts: PrivateCounts, kind: str, stated: dict[str, Any]) -> ExpectedErrors:
     fields = {name: str(value) for name, value in stated.items()}
     form = FilledForm.read({"topic": "items", "kind": kind, **fields})
-    left = Cost.pure(Fraction(100), Fraction(1, 2))
+    left = Limit("epsilon", Fraction(100), Fraction(1, 2))
     (offer,) = [row for row in offers(form, counts, left, Fraction(0)).rows if row.is_asked]
     return offer.expected
 

@@ -13,7 +13,7 @@ import pytest
 
 import dpgap
 from dpgap.budget.account import InMemoryBudget
-from dpgap.budget.cost import NOTHING, Limit
+from dpgap.budget.cost import NOTHING, Cost, Limit
 from dpgap.budget.ledger import Ledger, LedgerAccount
 from dpgap.pipelines import tables
 from seams import SpyAccount
@@ -221,9 +221,9 @@ def test_the_question_is_known_before_anything_is_charged(
 ) -> None:
     spy, asked = SpyAccount(), tables.Request
 
-    def noted(epsilon: Fraction, purpose: str, delta: Fraction, facts: Any, identity: Any) -> Any:
-        spy.diary.append((purpose, epsilon, facts["unit"]))
-        return asked(epsilon, purpose, delta, facts, identity)
+    def noted(cost: Cost, purpose: str, facts: Any, identity: Any) -> Any:
+        spy.diary.append((purpose, cost.epsilon, facts["unit"]))
+        return asked(cost, purpose, facts, identity)
 
     monkeypatch.setattr(tables, "Request", noted)
     options = {"threshold": 100} if function == "above" else {}
