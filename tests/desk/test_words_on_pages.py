@@ -358,9 +358,7 @@ def test_the_log_says_why_the_ledger_fails_and_the_client_does_not_learn_it(
     assert [line for line in desk.lines if line.startswith(f"the ledger {words}")]
 
 
-def test_the_log_says_that_a_clock_is_wrong(
-    desk: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_log_says_that_a_clock_is_wrong(desk: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.desk.ledger.steward("sales").renew(every="week", epsilon=1)
     monkeypatch.setattr(Rows, "now", lambda _: "2099-01-07T12:00:00.000000+00:00")
     with desk.program("ann") as ann:
