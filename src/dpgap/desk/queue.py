@@ -221,7 +221,8 @@ class Desk:
             )
         try:
             return Slip(self.spool.folders[self.spool.id])
-        except OSError:
+        except OSError as error:
+            log.error("the spool cannot be written: %s", error.strerror)
             raise Refused(503, "The spool cannot be written now: nothing is charged.") from None
 
     def settle(self, pending: Pending) -> Receipt:
