@@ -20,7 +20,7 @@ from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Laplace, Measurement
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
-from dpgap.proof.every.steps import require_numbers
+from dpgap.proof.every.streams import require_numbers
 from dpgap.proof.every.theorems import shipped_for_every_n
 from seams import quick_in
 
