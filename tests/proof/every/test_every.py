@@ -12,7 +12,7 @@ from dpgap.exact.laws import NOISES
 from dpgap.exact.parameters import altered
 from dpgap.proof import BadProgram, LaplaceNoise, Violation, prove_every, replay
 from dpgap.proof.cases import EVERY, cases
-from dpgap.proof.checker import provers, proving, recording
+from dpgap.proof.checker import provers, recording
 from dpgap.proof.every import few_answers
 from dpgap.proof.every.few_answers import prove_measurement
 from dpgap.proof.every.folds import require_fold, require_loop
@@ -127,7 +127,7 @@ def test_a_claim_that_can_fail_is_not_closed():
 def test_one_prover_is_enough_unless_the_other_contradicts(other, closed, monkeypatch):
     sound = _theorem(lambda x: x < 0, given=[lambda x: x > 1])
     both = {"z3": provers.ask_z3, "other": lambda text: other}
-    monkeypatch.setattr(proving, "PROVERS", both)
+    monkeypatch.setattr(provers, "PROVERS", both)
     if closed:
         assert provers.close(sound).closed_by == ("z3",)
         return

@@ -1,8 +1,8 @@
 """Theorems and their provers: hypotheses, and claims that z3 and cvc5 judge.
 
-A theorem is written as SMT-LIB. The first question is whether the hypotheses can hold: a contradiction
-would prove every claim. Every other question is whether a claim can fail. Each prover reads the
-same text, and answers each question with "sat", "unsat" or "unknown".
+A theorem is written as SMT-LIB. The first question is whether the hypotheses can hold: a
+contradiction would prove every claim. Every other question is whether a claim can fail. Each prover
+reads the same text, and answers each question with "sat", "unsat" or "unknown".
 """
 
 import re
