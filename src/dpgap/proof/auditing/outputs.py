@@ -50,7 +50,7 @@ _NOT_BY_VALUE: tuple[Any, ...] = (None, object.__hash__)
 Leaves = list[tuple[str, Any]]
 
 
-def leaves(part: Any, path: str = ALL) -> Iterator[tuple[str, Any]]:
+def leaves(part: object, path: str = ALL) -> Iterator[tuple[str, Any]]:
     """The numbers and words in an output, each with its path.
 
     >>> list(leaves((2, [0.5, None])))[2:4]
@@ -81,7 +81,7 @@ def leaves(part: Any, path: str = ALL) -> Iterator[tuple[str, Any]]:
         yield from leaves(value, path + step)
 
 
-def _traits(part: Any) -> str:
+def _traits(part: object) -> str:
     """The attributes of an array, a table, its index and its columns, as text."""
     if not isinstance(part, np.ndarray) and not hasattr(part, "to_numpy"):
         return ""
@@ -93,7 +93,7 @@ def _traits(part: Any) -> str:
     return text
 
 
-def _content(part: Any) -> tuple[Any, Iterable[Any] | None]:
+def _content(part: object) -> tuple[Any, Iterable[Any] | None]:
     """A release, array or table as plain values; and the names of its columns or keys, if any."""
     if isinstance(part, Table):
         part = {name: value for name, value in part.to_dict().items() if name != _WHEN}
@@ -110,7 +110,7 @@ def _content(part: Any) -> tuple[Any, Iterable[Any] | None]:
     return part, None
 
 
-def _is_record(part: Any) -> bool:
+def _is_record(part: object) -> bool:
     return is_dataclass(part) and not isinstance(part, type)
 
 
@@ -130,7 +130,7 @@ def _children(part: Any) -> dict[str, Any] | None:
     return None
 
 
-def _single(value: Any, path: str, shape: str) -> Iterator[tuple[str, Any]]:
+def _single(value: object, path: str, shape: str) -> Iterator[tuple[str, Any]]:
     """The leaves of a value that has no others inside."""
     yield path, bool(value) if isinstance(value, Condition) else value
     if isinstance(value, Fraction):
@@ -141,7 +141,7 @@ def _single(value: Any, path: str, shape: str) -> Iterator[tuple[str, Any]]:
         yield TYPE_OF + path, shape
 
 
-def _name(key: Any) -> str:
+def _name(key: object) -> str:
     """A key, with its type if that is a kind of text that looks like any other."""
     if isinstance(key, str) and type(key) is not str:
         return f"{type(key).__name__} {key!r}"
@@ -173,7 +173,7 @@ class PathState:
 FLOAT = PathState("of type float")
 
 
-def is_by_value(value: Any) -> bool:
+def is_by_value(value: object) -> bool:
     """Whether a value compares by value, not by identity."""
     return value is None or getattr(type(value), "__hash__", None) not in _NOT_BY_VALUE
 
@@ -187,7 +187,7 @@ class Codes:
         self._values: list[Any] = [PathState("absent"), PathState("a number")]
         self._codes: dict[Hashable, int] = {state: code for code, state in enumerate(self._values)}
 
-    def number(self, number: Any) -> int:
+    def number(self, number: object) -> int:
         """The code of a number's type; −0 has its own."""
         if not self._types:
             return _NUMBER
@@ -198,7 +198,7 @@ class Codes:
             self._code_of_type[name] = self.code(PathState(f"of type {name}"))
         return self._code_of_type[name]
 
-    def code(self, value: Any) -> int:
+    def code(self, value: object) -> int:
         """The code of a value, which must compare by value."""
         if not is_by_value(value):
             problem = f"a value of type {type(value).__name__}, which cannot be compared"

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, groupby, islice, pairwise
-from typing import Any
 
 import numpy as np
 
@@ -227,7 +226,7 @@ def _parts_of_texts(path: str, sides: Sequence[Outputs]) -> Iterator[OutputPart]
             yield OutputPart(f"number {index} in {path}", _in_texts(path, measure))
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
@@ -242,7 +241,7 @@ def _number_at(index: int, text: str) -> float:
 def _in_texts(path: str, measure: Callable[[str], float]) -> Look:
     kinds = kinds_at(path)
 
-    def measure_of(value: Any) -> float:
+    def measure_of(value: object) -> float:
         return math.nan if isinstance(value, PathState) else measure(_text(value))
 
     def look(side: Outputs) -> Floats:

@@ -313,7 +313,7 @@ def _require_same_again(mechanism: Any, path: Trial, judge: Judge) -> None:
 
 
 def require_same_output(
-    output: Any, other_output: Any, judge: Judge, message: str | None = None
+    output: object, other_output: object, judge: Judge, message: str | None = None
 ) -> None:
     """Raise a violation where two outputs differ."""
     if message is None:
@@ -362,7 +362,7 @@ def _run(mechanism: Any, answers: ReadOnly, noise: Any) -> Any:
 
 
 def _shifts(
-    mechanism: Any, method: str, answers: Answers, neighbour: Answers, noise: Any, output: Any
+    mechanism: Any, method: str, answers: Answers, neighbour: Answers, noise: Any, output: object
 ) -> list[Scalar]:
     """The shifts that `align` or `unalign` returns."""
     with programs.guarded(method, _SECONDS):

@@ -93,7 +93,7 @@ class Functions:
                 node = node.setdefault(answer, {})
             self._require(call.method, node, ("returns", call.result))
 
-    def _require(self, method: str, node: dict[Any, Any], action: Any) -> None:
+    def _require(self, method: str, node: dict[Any, Any], action: object) -> None:
         if node.setdefault("next", action) != action:
             raise Violation("function", f"{method} uses something else than what it is given")
 

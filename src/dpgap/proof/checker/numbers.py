@@ -109,7 +109,7 @@ class Affine:
     def __deepcopy__(self, _: object) -> "Affine":
         return self
 
-    def __add__(self, other: Any) -> "Affine":
+    def __add__(self, other: object) -> "Affine":
         path = _PATH.read(self)
         if not isinstance(other, Affine):
             return affine(path, terms_of(self), constant_of(self) + exact(other))
@@ -132,15 +132,15 @@ class Affine:
     def __pos__(self) -> "Affine":
         return self
 
-    def __sub__(self, other: Any) -> "Affine":
+    def __sub__(self, other: object) -> "Affine":
         if isinstance(other, Affine):
             return self + -other
         return self + -exact(other)
 
-    def __rsub__(self, other: Any) -> "Affine":
+    def __rsub__(self, other: object) -> "Affine":
         return Affine.__add__(-self, other)
 
-    def __mul__(self, other: Any) -> "Affine":
+    def __mul__(self, other: object) -> "Affine":
         if isinstance(other, Affine):
             if not terms_of(self):
                 return other * constant_of(self)
@@ -156,29 +156,29 @@ class Affine:
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Any) -> "Affine":
+    def __truediv__(self, other: object) -> "Affine":
         if isinstance(other, Affine):
             if terms_of(other):
                 raise BadProgram(f"the program divides by an unknown, ({in_symbols(other)})")
             other = constant_of(other)
         return self * (1 / Fraction(exact(other)))
 
-    def __rtruediv__(self, other: Any) -> "Affine":
+    def __rtruediv__(self, other: object) -> "Affine":
         return affine(_PATH.read(self), {}, exact(other)) / self
 
     def __abs__(self) -> "Affine":
         return -self if self < 0 else self
 
-    def __lt__(self, other: Any) -> "Condition":
+    def __lt__(self, other: object) -> "Condition":
         return Condition(self - other, expected=True)
 
-    def __ge__(self, other: Any) -> "Condition":
+    def __ge__(self, other: object) -> "Condition":
         return Condition(self - other, expected=False)
 
-    def __gt__(self, other: Any) -> "Condition":
+    def __gt__(self, other: object) -> "Condition":
         return Condition(other - self, expected=True)
 
-    def __le__(self, other: Any) -> "Condition":
+    def __le__(self, other: object) -> "Condition":
         return Condition(other - self, expected=False)
 
     def __eq__(self, other: object) -> bool:
@@ -215,7 +215,7 @@ def affine(path: Any, terms: Mapping[Unknown, Exact], constant: Exact = 0) -> Af
     return number
 
 
-def in_symbols(value: Any) -> str:
+def in_symbols(value: object) -> str:
     """A number, or a tuple or a list of numbers, as text for messages of the checker."""
     if isinstance(value, tuple | list):
         return f"({', '.join(map(in_symbols, value))})"
@@ -270,7 +270,7 @@ def renamed(form: Any, names: Mapping[Unknown, Unknown]) -> Any:
     return {names.get(unknown, unknown): by for unknown, by in terms.items()}, constant
 
 
-def in_terms(number: Any, values: Mapping[Unknown, Affine]) -> Any:
+def in_terms(number: object, values: Mapping[Unknown, Affine]) -> Any:
     """A number with other numbers in place of some unknowns."""
     if not isinstance(number, Affine):
         return number

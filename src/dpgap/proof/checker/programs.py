@@ -162,7 +162,7 @@ _COMPILED = type(len), type(str.format), type(object.__repr__), type("".__repr__
 """The types of functions and methods that are not written in Python."""
 
 
-def require_open(mechanism: Any, copy: Any) -> list[Any]:
+def require_open(mechanism: Any, copy: object) -> list[Any]:
     """Refuse a user's code that manipulates the checker, or can see that it is being proved.
 
     This reads functions, classes and objects, and all that they name or hold; not the code of
@@ -215,7 +215,7 @@ def _hidden(names: Set[str]) -> set[str]:
     return {name for name in names if name.startswith(_HIDDEN)} - _PLAIN
 
 
-def _module_of(part: Any) -> str:
+def _module_of(part: object) -> str:
     attribute = "__name__" if isinstance(part, ModuleType) else "__module__"
     return str(getattr(part, attribute, None) or type(part).__module__)
 
@@ -229,7 +229,7 @@ def _require_none(refused: Set[str], user: str) -> None:
     raise BadProgram(f"{user} uses {min(refused)!r}, which cannot be proved: {advice}")
 
 
-def _contents(part: Any) -> Iterator[Any]:
+def _contents(part: object) -> Iterator[Any]:
     """The objects that a function, class or object names or holds."""
     kind = type(part)
     root = _module_of(part).partition(".")[0]
@@ -319,7 +319,7 @@ def members(kind: type) -> Iterator[Any]:
             yield value
 
 
-def functions_of(value: Any) -> list[FunctionType]:
+def functions_of(value: object) -> list[FunctionType]:
     """The functions that a class attribute stands for."""
     parts = [value]
     for attribute in ("__func__", "fget", "fset", "fdel"):

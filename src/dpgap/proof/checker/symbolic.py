@@ -54,7 +54,7 @@ class CostTerm:
     def __truediv__(self, divisor: Any) -> "CostTerm":
         return CostTerm.__mul__(self, 1 / Fraction(forms.exact(divisor)))
 
-    def __add__(self, other: Any) -> "CostTerm":
+    def __add__(self, other: object) -> "CostTerm":
         addend = other.term if isinstance(other, CostTerm) else _number(other)
         return CostTerm(self.term + addend)
 

@@ -110,7 +110,7 @@ class RecordedLoop:
         if len(self.states) < _ROUNDS or any(s != self.states[1] for s in self.states[2:]):
             raise _broken(f"{method} does not do the same with every answer")
 
-    def _state_of(self, value: Any) -> Any:
+    def _state_of(self, value: object) -> Any:
         """A local variable in a form that is equal in every round: a mark by its age."""
         if any(value is part for part in self.inputs):
             return "given"
@@ -154,7 +154,7 @@ class MarkedBranches(tuple[MarkedBranch, ...]):
 
     loop: RecordedLoop
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> Any:
         is_all = index == slice(None, _ROUNDS, None)
         _require(is_all, "a step does not try all that are live")
         return self.loop
@@ -220,7 +220,7 @@ def _require_run(mechanism: Any, *, ends: bool) -> Opening:
         calls.append(arguments)
         return Mark("outcome", len(calls)), Mark("used", len(calls))
 
-    def live(_: Any, used: Any) -> bool:
+    def live(_: Any, used: object) -> bool:
         nonlocal live_rounds
         _require(isinstance(used, Mark) and used.number == len(calls), "run does not stop in time")
         live_rounds += 1
@@ -303,14 +303,14 @@ def _unknowns(letter: str, count: int) -> tuple[Affine, ...]:
     return tuple(forms.affine(None, {f"{letter}{i}": 1}) for i in range(count))
 
 
-def _is_used(used: Any, number: int) -> bool:
+def _is_used(used: object, number: int) -> bool:
     """Whether these are the units used before a step: 0 before the first."""
     if number == 0:
         return bool(used == 0)
     return _is(used, "used", number)
 
 
-def _is(value: Any, name: str, number: int) -> bool:
+def _is(value: object, name: str, number: int) -> bool:
     return isinstance(value, Mark) and (value.name, value.number) == (name, number)
 
 

@@ -56,7 +56,7 @@ def _require_method(kind: type, name: str, visited: set[Any]) -> None:
                 _require_method(kind, other, visited)
 
 
-def _is_fixed(value: Any, visited: set[Any]) -> bool:
+def _is_fixed(value: object, visited: set[Any]) -> bool:
     """Whether a value is immutable, or code without memory."""
     require_from_known_places(value)
     functions = functions_of(value)

@@ -29,7 +29,7 @@ def require_uniform(kind: type, name: str = "run") -> None:
     _require(kind, name, getattr(kind, name, None), set())
 
 
-def _require(kind: Any, name: str, method: Any, visited: set[Any]) -> None:
+def _require(kind: Any, name: str, method: object, visited: set[Any]) -> None:
     if method in visited or not isinstance(method, FunctionType):
         return
     visited.add(method)
