@@ -12,6 +12,7 @@ import pytest
 from desks import process_of, question, running, token_of, write_file
 from typer.testing import CliRunner
 
+from dpgap.budget.cost import Cost
 from dpgap.budget.ledger import Ledger
 from dpgap.cli.main import app
 from dpgap.desk.app import check_desk, open_desk
@@ -167,7 +168,7 @@ def test_charges_on_the_copy_before_anybody_notices_do_not_hide_the_loss(path: P
     _put_back(path, copy)
     account = Ledger(f"sqlite:///{path.parent}/budget.db").account("sales")
     for _ in range(4):  # beyond the number of the head that was seen
-        account.reserve(TENTH, "a program that saw nothing").settle(TENTH)
+        account.reserve(Cost.pure(TENTH), "a program that saw nothing").settle(Cost.pure(TENTH))
     with pytest.raises(PutBack, match="--epsilon 3/10"):
         _open(path)
 
@@ -223,7 +224,9 @@ def test_what_was_lost_counts_beyond_the_total(path: Path) -> None:
 def test_charges_at_other_desks_are_remembered_too(path: Path) -> None:
     desk = _open(path)
     copy = _copy(path)
-    Ledger(f"sqlite:///{path.parent}/budget.db").account("sales").reserve(TENTH, "elsewhere")
+    Ledger(f"sqlite:///{path.parent}/budget.db").account("sales").reserve(
+        Cost.pure(TENTH), "elsewhere"
+    )
     desk.remember()
     _put_back(path, copy)
     with pytest.raises(Refused, match="an older copy"):
@@ -242,12 +245,16 @@ def test_the_newest_copy_goes_on_as_if_nothing_had_happened(path: Path) -> None:
     _end(desk)
 
 
-def test_a_spool_whose_heads_are_damaged_charges_nothing(path: Path) -> None:
+def test_a_spool_whose_heads_are_damaged_charges_nothing(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     desk = _open(path)
     path.with_name("desk.spool").joinpath("heads.db").write_bytes(b"no database" * 99)
     with pytest.raises(Refused) as refused:
         _charge(desk, "a-key-of-ann")
     assert refused.value.status == 503
+    assert "heads.db cannot be read or written" in caplog.text
+    assert str(path.parent) not in caplog.text
     assert "reserve" not in [entry.kind for entry in desk.ledger.entries("sales")]
     _end(desk)
 
@@ -260,6 +267,7 @@ def test_clients_are_told_and_the_log_says_how_to_go_on(path: Path) -> None:
         answer = ann.post(ASK, json=question())
         assert answer.status_code == 503
         assert "charged until your steward has looked" in answer.json()["error"]
+        assert "the ledger lacks entries that this desk has seen" in desk.lines
         desk.desk.remember()
         desk.desk.remember()
     (line,) = [line for line in desk.lines if "was put back" in line]

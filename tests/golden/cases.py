@@ -339,13 +339,6 @@ def _kept_document(path: Path) -> Parts:
     return {**_faces(dpgap.read_release(path.read_text("utf-8"))), "shown": shown}
 
 
-def _kept_ledger(path: Path) -> Parts:
-    """A stored ledger: shown, verified, migrated."""
-    shutil.copy(path, "budget.db")
-    acts = ("show --all", "verify", "export", "migrate", "show", "verify", "page --out page.html")
-    return _script(*(f"ledger {act} --ledger budget.db" for act in acts))
-
-
 def _help(*path: str) -> Parts:
     return {"words": _run(*path, "--help")}
 
@@ -479,8 +472,6 @@ def cases() -> dict[str, Case]:
     found |= _readers()
     for path in sorted((TESTS / "releases" / "documents").glob("*.json")):
         found[f"documents/{path.stem}"] = Case(partial(_kept_document, path), quick=False)
-    for path in sorted((TESTS / "budget" / "fixtures").glob("*.db")):
-        found[f"ledgers/{path.stem}"] = Case(partial(_kept_ledger, path), quick=False)
     for name, lines in _SCRIPTS.items():
         run = partial(_script, *lines, hide=name == "ledger releases")
         found[f"cli/{name}"] = Case(_desk_file if name == "desk" else run, name == "ledger acts")
