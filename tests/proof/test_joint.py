@@ -13,7 +13,7 @@ from scipy.integrate import quad
 import dpgap
 from dpgap.proof import Violation, prove
 from dpgap.proof.cases import cases
-from dpgap.proof.every import exponential, half_margins
+from dpgap.proof.every import exponential
 
 KINDS = ("general", "rising", "falling")
 
@@ -28,12 +28,12 @@ def test_every_number_of_answers_up_to_three_is_proved_with_every_k_below():
 
 @pytest.mark.parametrize("neighbours", KINDS)
 def test_the_range_of_half_margins_is_proved_and_no_smaller_range_is(neighbours: str):
-    far = half_margins.farthest_move(neighbours)
+    far = exponential.farthest_move(neighbours)
     mechanism = dpgap.JointTopK(2, 1)
-    assert half_margins.prove_range(mechanism, (2, 2), neighbours, -far, far).labels[0] == "range"
+    assert exponential.prove_range(mechanism, (2, 2), neighbours, -far, far).labels[0] == "range"
     for tighter in ((-far * Fraction(99, 100), far), (-far, far * Fraction(99, 100))):
         with pytest.raises(Violation, match="a half-margin can move beyond"):
-            half_margins.prove_range(mechanism, (2, 2), neighbours, *tighter)
+            exponential.prove_range(mechanism, (2, 2), neighbours, *tighter)
 
 
 def test_half_margins_stay_in_their_range_for_many_answers_and_every_k():

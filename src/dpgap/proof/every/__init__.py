@@ -7,11 +7,10 @@ whole is checked too. docs/every-n.md says which part, and why it is enough.
 - `theorems`: the kind of proof for each mechanism. A new mechanism is entered there.
 - `steps`: one step from any state. `folds`: `run` and `align` do nothing but steps. `streams`: both
   for Sparse Vectors. `stepwise`: streams that a user writes as one step.
-- `memory`: steps remember nothing. `uniform`: a program treats all positions alike.
+- `memory`: steps remember nothing, and a program treats all positions alike.
 - `few_answers`: rankings, measurements and histograms, in which a few answers show each violation;
   a program treats a few answers among many as it treats them alone.
 - `exponential`: the lemmas of docs/exponential-top-k.md, on the functions that ship.
-  `half_margins`: how far the utility of Joint Top-K moves.
 
 May import `checker`, `mechanisms` and what is below.
 """

@@ -46,7 +46,7 @@ from dpgap.proof.checker.cycles import Functions
 from dpgap.proof.checker.numbers import Exact, Violation, draws_of, form_of
 from dpgap.proof.checker.provers import Theorem
 from dpgap.proof.checker.proving import DIRECTIONS
-from dpgap.proof.every.uniform import require_uniform
+from dpgap.proof.every.memory import require_uniform
 
 if TYPE_CHECKING:
     from dpgap.proof.checker.recording import Recording
