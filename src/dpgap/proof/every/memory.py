@@ -1,8 +1,8 @@
 """Code is read: the methods of a stream have no memory, and a program treats all positions alike.
 
-**`require_no_memory`: methods depend only on their arguments.** One step is followed from any state.
-If a step counts its calls in a default, a closure, a global variable or an attribute, it has a
-state that is not followed. So the code of each method, and of all functions and classes that it
+**`require_no_memory`: methods depend only on their arguments.** One step is followed from any
+state. If a step counts its calls in a default, a closure, a global variable or an attribute, it has
+a state that is not followed. So the code of each method, and of all functions and classes that it
 uses, is read: it may store values only in its own variables, and all other values that it reads
 must be immutable.
 
