@@ -549,8 +549,8 @@ def _rank(
 def winner_and_lead(noisy: Sequence[Scalar]) -> tuple[int, Scalar]:
     """The index of the largest number, and its lead."""
     winner = max(range(len(noisy)), key=noisy.__getitem__)
-    second = max(value for index, value in enumerate(noisy) if index != winner)
-    return winner, noisy[winner] - second
+    others = (*noisy[:winner], *noisy[winner + 1 :])
+    return winner, noisy[winner] - max(others)
 
 
 def largest_two(
