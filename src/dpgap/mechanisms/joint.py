@@ -118,7 +118,7 @@ class JointTopK(Selecting[Candidates, JointRelease]):
 
     def half_margin(self, answers: Vector, members: Sequence[int]) -> Scalar:
         """The score of a set: (the smallest answer in it − the largest outside) / 2."""
-        outside = [answers[i] for i in set(range(len(answers))) - set(members)]
+        outside = [answers[i] for i in {*range(len(answers))} - {*members}]
         return _HALF * (min(answers[i] for i in members) - max(outside))
 
     def run(self, answers: Vector, noise: Noise) -> tuple[tuple[int, ...], Scalar]:
