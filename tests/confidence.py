@@ -25,7 +25,7 @@ from dpgap.estimates.certificates import Evidence, belonging
 from dpgap.mechanisms.sparse_vector import evidence_of
 from dpgap.pipelines.paper import above_errors
 from dpgap.pipelines.tables import answer
-from dpgap.question import Question, read_wanted
+from dpgap.question import Question, read_question
 from dpgap.releases.release import AboveRelease, Measured
 
 Floats = NDArray[np.float64]
@@ -408,7 +408,7 @@ def _measurement(make: Callable[[], Any], runs: int, level: float) -> Said:
 
 def _count(runs: int, level: float) -> Said:
     answers = _private(np.array([300]), 1)
-    wanted = read_wanted("count", {"epsilon": EPSILON})
+    wanted = read_question("count", epsilon=EPSILON)
     made = (answer(wanted, answers, None, False) for _ in range(runs // 10))
     ends = np.array([each.interval(level) for each in made])
     yield "any", "interval", ((ends[:, 0] > 300) | (ends[:, 1] < 300)).astype(np.float64)

@@ -5,39 +5,29 @@ tables, and facts from the schema and the address of the table. So a question ca
 anything is charged, and it states what will be paid for.
 
 Calls, options of the command line, sessions, the desk, ledgers and release documents read it from
-here. A keyword is defined only here, in two places. A `TypedDict` below, such as `Whose` or
-`Cutting`, states what users may write, the default and the help. A field of `Question` holds the
-value that was read, and states its form in a document. `dpgap.data.filtering` says what a filter
-means row by row.
+here. `Counting` has what users wrote about counting, which is passed on as one value.
+`read_counting` and `read_question` read what users wrote. A field of `Question` has the value that
+was read, and states its form in a document. `dpgap.data.filtering` says what a filter means row by
+row.
 
->>> read_counting({"unit": "who", "item": "what", "sum": "paid", "at_most": 50}).sensitivity
+>>> read_counting(Counting(unit="who", item="what", sum="paid", at_most=50)).sensitivity
 Fraction(5000, 1)
 """
 
 import codecs
 import functools
 import hashlib
-import inspect
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import Field, dataclass, fields, replace
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
 from itertools import combinations
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    NamedTuple,
-    Required,
-    TypeAlias,
-    TypedDict,
-    TypeVar,
-)
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 from dpgap.exact.parameters import (
     Rational,
@@ -86,8 +76,10 @@ class Neighbours(StrEnum):
 OBSERVED = "observed-not-private"
 """The domain for exploring: the items in the table itself. The result is not private."""
 
-KINDS = ("top-k", "above", "count", "total")
-"""The kinds of questions. The last two are about all units together, and have no items."""
+OF_ALL = ("count", "total")
+"""The kinds of questions about all units together, which have no items."""
+KINDS = ("top-k", "above", *OF_ALL)
+"""The kinds of questions."""
 
 METHODS = ("best", "joint", "ranked", "paper")
 HISTOGRAM = "histogram"
@@ -100,31 +92,38 @@ DECIMALS = (".", ",")
 MAX_CAP = 1 << 40
 """The most steps that a unit may add to an item, so that sums stay exact."""
 
-_ENTRY = re.compile(r"^(\w+)\n((?: {4}.+\n)+)", re.MULTILINE)
+LINE = "line"
+"""The unit where no column is stated: a line of a FIMI file."""
+ITEM = "item"
+"""The name of items where no column is stated."""
+_CENT = "0.01"
+
 _ISO_DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _ISO_MONTH = re.compile("[0-9]{4}-[0-9]{2}")
-_Call = TypeVar("_Call", bound=Callable[..., Any])
 
 
 # --------------------------------------------------------------------------------------------------
-# Keywords: what users may write, the defaults, and the meaning.
+# What users may write.
 
 
-class Keyword(NamedTuple):
-    """How the value of a keyword is read, and its default."""
-
-    read: Callable[[str, Any], Any] | None = None
-    """None: the value is read when the table is read."""
-    default: Any = None
+_Value = TypeVar("_Value")
 
 
-def _text(name: str, value: object, what: str = "text") -> str:
+def optional(read: Callable[[str, Any], _Value], name: str, value: object) -> _Value | None:
+    """None for None; every other value is read."""
+    return None if value is None else read(name, value)
+
+
+def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{name} must be {what}, not {type(value).__name__}")
+        raise TypeError(f"{name} must be text, not {type(value).__name__}")
     return value
 
 
-_column = functools.partial(_text, what="the name of a column")
+def _column(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be the name of a column, not {type(value).__name__}")
+    return value
 
 
 def one_of(name: str, value: object, words: Sequence[str]) -> str:
@@ -134,12 +133,18 @@ def one_of(name: str, value: object, words: Sequence[str]) -> str:
     return str(value)
 
 
-def _encoding(name: str, value: Any) -> str:
+def read_encoding(name: str, value: Any) -> str:
     """The one name of an encoding that has several; latin-1 is read as cp1252."""
-    words = {codecs.lookup(word).name: word for word in ENCODINGS} | {"cp1252": "latin-1"}
+    names = {codecs.lookup(encoding).name: encoding for encoding in ENCODINGS}
+    names["cp1252"] = "latin-1"
     with suppress(LookupError, TypeError, ValueError):
-        value = words.get(codecs.lookup(value).name, value)
+        value = names.get(codecs.lookup(value).name, value)
     return one_of(name, value, ENCODINGS)
+
+
+def read_decimal(name: str, value: object) -> str:
+    """`value`, if it is a decimal mark."""
+    return one_of(name, value, DECIMALS)
 
 
 def chance(name: str, value: object) -> Fraction:
@@ -150,260 +155,42 @@ def chance(name: str, value: object) -> Fraction:
     return number
 
 
-class Whose(TypedDict, total=False):
-    """Whose rows they are.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counting:
+    """The keywords about counting, as a call, a command or a steward's file states them.
 
-    unit
-        The column that names the unit of each row; or "row", or "line". All rows with the same
-        value are protected together. "row" protects single rows; "line", lines of a FIMI file.
+    `dpgap.counts` explains them, and `read_counting` reads them. No other list of them is passed
+    on.
     """
 
-    unit: Annotated[str | None, Keyword(_column)]
+    unit: str | None = None
+    item: str | None = None
+    domain: "DomainLike | None" = None
+    max_items: int | None = None
+    by: str | None = None
+    groups: Iterable[object] | None = None
+    max_groups: int | None = None
+    sum: str | None = None
+    at_most: Rational | None = None
+    at_least: Rational = 0
+    step: Rational = _CENT
+    where: str | None = None
+    neighbours: str = "add-or-remove"
+    encoding: str | None = None
+    decimal: str | None = None
 
-
-class Reading(TypedDict, total=False):
-    """How neighbouring tables differ, and how a file is read.
-
-    neighbours
-        What privacy hides. "add-or-remove": whether a unit is in the table. "replace": what a
-        unit's rows are, but not how many units there are; with twice the noise.
-    encoding
-        How the text of a CSV file is encoded, unless it is UTF-8: "latin-1", "cp1252" or "utf-16".
-        If you state one, even "utf-8", a field that cannot be decoded is a missing value.
-        Otherwise such a file is refused.
-    decimal
-        The decimal mark of numbers in the text of a file: "." or ",". With ",", 1.234,56 and
-        1 234,56 are numbers. A sum over a file with semicolons needs it; else the default is ".".
-    """
-
-    neighbours: Annotated[str | None, Keyword(Neighbours.read, "add-or-remove")]
-    encoding: Annotated[str | None, Keyword(_encoding)]
-    decimal: Annotated[str | None, Keyword(functools.partial(one_of, words=DECIMALS))]
-
-
-class Filtered(TypedDict, total=False):
-    """Which rows count.
-
-    where
-        Which rows count, such as "country = 'CH' and amount >= 10". It has columns, numbers,
-        'text', = != < <= > >=, in (…), between, like, is null, and, or, not; and for dates in text
-        "day(ordered, 'DD.MM.YYYY') >= '2024-01-31'".
-    """
-
-    where: Annotated[str | None, Keyword(lambda _, text: read_filter(text))]
-
-
-class Amounts(TypedDict, total=False):
-    """Options of sums, in addition to the column and the most that a unit adds.
-
-    at_least
-        With `sum`: the least that a unit adds to a sum, 0 or below.
-    step
-        With `sum`: what each row's amount is rounded to.
-    """
-
-    at_least: Annotated[Rational, Keyword(rational, 0)]
-    step: Annotated[Rational, Keyword(positive_rational, "0.01")]
-
-
-class Cutting(TypedDict, total=False):
-    """Items and groups, and how much one unit counts.
-
-    domain
-        The public items: a list (on the command line A,B), a range (0..16469), a file of items,
-        "items.parquet:column", in a database also "table:column", or a frame of one column; without
-        it, all items that occur count (needs `delta` and `max_items`). The list must not be read
-        from the private table.
-    max_items
-        The most items that a unit counts for; if it has more, this many are drawn at random. A
-        smaller number means less noise, but lower counts if units have more items. With `by` it is
-        the most pairs of group and item.
-    groups
-        The public groups, in the order of the answer: a list (on the command line CH,DE,FR or
-        groups.txt).
-    max_groups
-        The most groups that a unit counts in; `by` needs it, unless the unit is a row. 1: each unit
-        counts in one group only, drawn at random. More than one divides ε among them.
-    sum
-        The column whose amounts are added up, instead of counting units.
-    at_most
-        With `sum`: the most that a unit adds to a sum. The noise grows with it.
-    """
-
-    domain: Annotated["DomainLike | None", Keyword()]
-    max_items: Annotated[int | None, Keyword(positive_integer)]
-    groups: Annotated[Iterable[object] | None, Keyword()]
-    max_groups: Annotated[int | None, Keyword(positive_integer)]
-    sum: Annotated[str | None, Keyword(_text)]
-    at_most: Annotated[Rational | None, Keyword(positive_rational)]
-
-
-class Bounds(Cutting, Amounts, Filtered, total=False):
-    """What is counted, cut and filtered."""
-
-
-class What(TypedDict, total=False):
-    """What is counted.
-
-    item
-        The column whose values are counted.
-    """
-
-    item: Annotated[str | None, Keyword(_column)]
-
-
-class CountOptions(Whose, What, Reading, Bounds, total=False):
-    """All options that say what is counted."""
-
-
-class Paid(TypedDict, total=False):
-    """What it costs.
-
-    epsilon
-        The privacy budget ε that the whole answer costs: a number, or text as "0.7" or "2/3".
-    fresh
-        Whether to pay for the rows as they are now if the same question was asked before.
-        Otherwise the paid answer is shown again, and nothing is charged, if this session or the
-        ledger has it. A ledger knows files and addresses; a frame has no name, so only a session
-        knows its questions.
-    """
-
-    epsilon: Required[Annotated[Rational, Keyword(positive_rational)]]
-    fresh: Annotated[bool, Keyword(boolean, False)]
-
-
-class OfAll(Whose, Reading, Filtered, Paid, total=False):
-    """The options of questions about all units together."""
-
-
-class Answered(TypedDict, total=False):
-    """How it is answered.
-
-    delta
-        Without a `domain`: the chance that an item of only one unit is shown, such as 1e-6.
-    method
-        "best", the default: it chooses the route; "paper": as in the paper; "histogram": all items
-        measured at once, for `max_items` only; for a top k also "joint": as a set, and "ranked":
-        ranked, with gaps.
-    split
-        The share of ε for selecting. Without it the method chooses.
-    """
-
-    delta: Annotated[Rational, Keyword(chance, 0)]
-    method: Annotated[str | None, Keyword()]
-    split: Annotated[Rational | None, Keyword(share)]
-
-
-class TopK(Answered, Paid, total=False):
-    """Options of questions for the largest items."""
-
-    k: Required[Annotated[int, Keyword(positive_integer)]]
-
-
-class Above(Answered, Paid, total=False):
-    """Options of questions for the items above a threshold.
-
-    threshold
-        The count, or the sum, that an item must have.
-    k
-        How many items to find. Above a threshold: for how many ε pays at the full price; with
-        `max_items` it may be left out, and all items above are shown.
-    adaptive
-        Whether to pay less for items far above the threshold, so that more than k may be found.
-    """
-
-    threshold: Required[Annotated[Rational, Keyword(rational)]]
-    k: Annotated[int | None, Keyword(positive_integer)]
-    adaptive: Annotated[bool, Keyword(boolean, True)]
-
-
-class Grouped(TypedDict, total=False):
-    """The option that changes the type of an answer; so calls have it in their own signatures.
-
-    by
-        The column of the groups: each group gets an answer.
-    """
-
-    by: Annotated[str | None, Keyword(_text)]
-
-
-def hints_of(options: Any) -> dict[str, Any]:
-    """The types of options, annotated with their keywords; those that must be given come first."""
-    hints, needed = options.__annotations__, options.__required_keys__
-    first = {name: hints[name].__args__[0] for name in sorted(needed, reverse=True)}
-    return first | {name: hint for name, hint in hints.items() if name not in needed}
-
-
-def _keywords(*stated: Any) -> dict[str, Keyword]:
-    hints = (hint for it in stated for hint in hints_of(it).items())
-    return {name: hint.__metadata__[0] for name, hint in hints}
-
-
-KEYWORDS = _keywords(Grouped, CountOptions, TopK, Above)
-COUNTING = tuple(dict.fromkeys(("unit", "item", "domain", "by", *_keywords(CountOptions))))
-WANTED = ("kind", *(name for name in KEYWORDS if name not in (*COUNTING, "fresh")))
-"""The fields of a question about its answer; all others are about what is counted."""
-
-
-@functools.cache
-def help_of(*also: Any) -> dict[str, str]:
-    """The help of each keyword, by its name, as lines of a docstring."""
-    stated = (Whose, What, Reading, Filtered, Amounts, Cutting, Grouped, Answered, Paid, Above)
-    texts = (inspect.cleandoc(it.__doc__ or "") + "\n" for it in (*stated, *also))
-    return dict(entry for text in texts for entry in _ENTRY.findall(text))
-
-
-def option_help(name: str) -> str:
-    """The first sentence of a keyword's help, with --max-items in place of `max_items`."""
-    short = " ".join(help_of().get(name, "").split()).partition(". ")[0].removesuffix(".") + "."
-    return re.sub("`([a-z_]+)`", lambda found: f"--{found[1].replace('_', '-')}", short)
-
-
-def takes(options: Any, *also: Any) -> Callable[[_Call], _Call]:
-    """Decorate a function that takes such options: its signature and its help show each one."""
-
-    def shown(function: _Call) -> _Call:
-        own, needed = inspect.signature(function), options.__required_keys__
-        *explicit, last = own.parameters.values()
-        expanded = [
-            inspect.Parameter(
-                name,
-                last.KEYWORD_ONLY,
-                default=last.empty if name in needed else hint.__metadata__[0].default,
-                annotation=getattr(hint.__origin__, "__forward_arg__", hint.__origin__),
-            )
-            for name, hint in hints_of(options).items()
-        ]
-        every = sorted([*expanded, *explicit], key=lambda it: it.kind)  # positional ones first
-        vars(function)["__signature__"] = own.replace(parameters=every)
-        told = {name: help_of(*also).get(name, "") for name in hints_of(options)}
-        lines = "".join(f"{name}\n{text}" for name, text in told.items())
-        # From Python 3.13 on docstrings have no indentation.
-        doc = inspect.cleandoc(function.__doc__ or "")
-        function.__doc__ = doc.replace("{options}", lines.rstrip("\n"))
-        return function
-
-    return shown
-
-
-def require_options(kind: str, given: Iterable[str], options: Any) -> None:
-    """Refuse keywords that a kind of question does not take, and require those that it needs."""
-    function = kind.replace("-", "_")
-    for name in given:
-        if name not in options.__annotations__:
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
-    for name in sorted(options.__required_keys__ - {*given}):
-        raise TypeError(f"{function}() needs the keyword argument {name!r}")
-
-
-def stated_counting(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords of counting that differ from their defaults."""
-    stated = {name: (given[name], KEYWORDS[name].default) for name in COUNTING if name in given}
-    return {
-        name: value
-        for name, (value, default) in stated.items()
-        if (value is not None if default is None else str(value) != str(default))
-    }
+    def stated(self) -> dict[str, Any]:
+        """The keywords that differ from their defaults."""
+        stated = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            # A frame is not written as text, which may take long.
+            is_default = value is None
+            if field.default is not None:
+                is_default = str(value) == str(field.default)
+            if not is_default:
+                stated[field.name] = value
+        return stated
 
 
 # --------------------------------------------------------------------------------------------------
@@ -433,9 +220,9 @@ _NOT_ABOVE_0 = Held(("exact", lambda value: value <= 0, "a number not above 0"),
 class Question:
     """A question about a table; all of it is public.
 
-    Fields have the order of release documents. Keywords are explained above, where they are
-    defined; here None means that a keyword was not stated. Before a question is asked, only the
-    fields about counting are set.
+    Fields have the order of release documents. `dpgap.top_k` and `dpgap.above` explain them. None
+    means that a keyword was not stated. Before a question is asked, only the fields about counting
+    are set.
     """
 
     kind: Annotated[str, Held(("word", *KINDS), is_always_there=True)] = "counts"
@@ -446,8 +233,8 @@ class Question:
     threshold: Annotated[Fraction | None, _BELOW_2_200] = None
     adaptive: Annotated[bool, Held(("flag",), is_always_there=True)] = False
     method: Annotated[str, Held(("word", *METHODS, HISTOGRAM), is_always_there=True)] = "best"
-    unit: Annotated[str, Held(("text",), is_always_there=True)] = "line"
-    item: Annotated[str, Held(("text",), is_always_there=True)] = "item"
+    unit: Annotated[str, Held(("text",), is_always_there=True)] = LINE
+    item: Annotated[str, Held(("text",), is_always_there=True)] = ITEM
     neighbours: Annotated[Neighbours, _ONE_OF_TWO] = Neighbours.ADD_OR_REMOVE
     is_private: Annotated[bool, Held(("flag",), called="private", is_always_there=True)] = True
     """Whether the domain was stated, not read from the private table."""
@@ -486,7 +273,17 @@ class Question:
 
     def about(self, counted: "Question") -> "Question":
         """The same question, asked about these counts."""
-        return replace(counted, **{name: getattr(self, name) for name in WANTED})
+        return replace(
+            counted,
+            kind=self.kind,
+            k=self.k,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            split=self.split,
+            threshold=self.threshold,
+            adaptive=self.adaptive,
+            method=self.method,
+        )
 
     def among(self, groups: int, digest: str) -> "Question":
         """The same question, about so many groups: a unit cannot be in more of them."""
@@ -520,17 +317,12 @@ class Question:
     @property
     def is_of_all(self) -> bool:
         """Whether the question is about all units together: their number, or a total."""
-        return self.kind in ("count", "total")
+        return self.kind in OF_ALL
 
     @property
     def groups_of_a_unit(self) -> int:
         """The most groups that a unit counts in."""
         return min(self.max_groups, self.groups)
-
-    @property
-    def epsilon_of_a_group(self) -> Fraction:
-        """The ε of each group: the groups that a unit counts in share ε."""
-        return self.epsilon / self.max_groups
 
     @property
     def is_plain(self) -> bool:
@@ -799,106 +591,181 @@ def _in_json(value: Any) -> Any:
 # Reading a question: every keyword by itself, and then whether they go together.
 
 
-def read_wanted(kind: str, stated: Mapping[str, Any]) -> Question:
-    """Read the keywords about the answer (k, ε, threshold, …) as exact numbers."""
-    held = _read(WANTED, stated)
-    if kind == "above":
-        line = rational("threshold", stated.get("threshold"))  # None is not left out
-        held = {"adaptive": True, **held, "threshold": line}
-    methods = ABOVE_METHODS if kind == "above" else METHODS
-    held["method"] = one_of("method", held.get("method") or "best", (*methods, HISTOGRAM))
-    return Question(kind=kind, **held)
+def read_question(
+    kind: str,
+    *,
+    epsilon: Rational,
+    k: int | None = None,
+    threshold: Rational | None = None,
+    delta: Rational = 0,
+    adaptive: bool = True,
+    method: str = "best",
+    split: Rational | None = None,
+    decimal: str | None = None,
+) -> Question:
+    """Read the keywords about the answer as exact numbers. All units together need only ε.
+
+    `decimal` is the decimal mark of the table: with a comma, a threshold of 1.500 may mean 1500.
+
+    >>> read_question("top-k", k=3, epsilon=0.5).epsilon
+    Fraction(1, 2)
+    """
+    exact_epsilon = positive_rational("epsilon", epsilon)
+    if kind in OF_ALL:
+        return Question(kind=kind, epsilon=exact_epsilon)
+    if kind == "top-k":
+        return Question(
+            kind=kind,
+            k=positive_integer("k", k),
+            epsilon=exact_epsilon,
+            delta=chance("delta", delta),
+            split=optional(share, "split", split),
+            method=one_of("method", method, (*METHODS, HISTOGRAM)),
+        )
+    if decimal == ",":
+        refuse_thousands("threshold", threshold)
+    return Question(
+        kind=kind,
+        k=optional(positive_integer, "k", k),
+        epsilon=exact_epsilon,
+        delta=chance("delta", delta),
+        split=optional(share, "split", split),
+        threshold=rational("threshold", threshold),
+        adaptive=boolean("adaptive", adaptive),
+        method=one_of("method", method, (*ABOVE_METHODS, HISTOGRAM)),
+    )
 
 
 def read_counting(
-    stated: Mapping[str, Any], *, is_unknown: bool = False, is_row: bool = False
+    counting: Counting, *, is_unknown: bool = False, is_row: bool = False
 ) -> Question:
     """Read the keywords about counting; refuse those that do not go together.
 
     If units are rows, each has one item and one group: `max_items` and `max_groups` follow.
     """
-    held = _read(COUNTING, stated_counting(stated))
-    by, groups = held.get("by"), held.pop("groups", None)
-    held.pop("domain", None)
-    if is_unknown and "max_items" not in held:
-        if not is_row:
-            raise TypeError(
-                "domain must be a list, a range, a file or a frame of public items; None, for "
-                "items that nobody listed, needs max_items: the most that one unit may count for"
+    if counting.decimal == ",":
+        refuse_thousands("at_most", counting.at_most)
+        refuse_thousands("at_least", counting.at_least)
+        _refuse_thousands_in_filter(counting.where)
+    question = Question(
+        unit=LINE if counting.unit is None else _column("unit", counting.unit),
+        item=ITEM if counting.item is None else _column("item", counting.item),
+        neighbours=Neighbours.read("neighbours", counting.neighbours),
+        max_items=optional(positive_integer, "max_items", counting.max_items),
+        by=optional(_text, "by", counting.by),
+        max_groups=optional(positive_integer, "max_groups", counting.max_groups) or 1,
+        sum=optional(_text, "sum", counting.sum),
+        where=None if counting.where is None else read_filter(counting.where),
+        unknown=is_unknown,
+        encoding=optional(read_encoding, "encoding", counting.encoding),
+        decimal="." if counting.decimal is None else read_decimal("decimal", counting.decimal),
+    )
+    if is_unknown and question.max_items is None:
+        question = replace(question, max_items=_max_items_of_unknown(is_row=is_row))
+    _require_groups(counting, question, is_row=is_row)
+    if question.neighbours is Neighbours.REPLACE:
+        _require_no_bound(question)
+    _require_different_columns(counting)
+    return _with_amounts(counting, question)
+
+
+def _max_items_of_unknown(*, is_row: bool) -> int:
+    if not is_row:
+        raise TypeError(
+            "domain must be a list, a range, a file or a frame of public items; None, for items "
+            "that nobody listed, needs max_items: the most that one unit may count for"
+        )
+    return 1
+
+
+def _require_groups(counting: Counting, question: Question, *, is_row: bool) -> None:
+    """Refuse groups without their column, and a column of groups without their bound."""
+    if question.by is None:
+        if counting.groups is not None or question.max_groups != 1:
+            raise ValueError(
+                "groups and max_groups need by: the column that says which group it is"
             )
-        held["max_items"] = 1
-    if "max_groups" not in held and by is not None and groups is not None and not is_row:
+        return
+    if counting.groups is None:
+        raise ValueError("by needs groups: the public values of that column")
+    if counting.max_groups is None and not is_row:
         # Any default would lower counts, or cost ε, without a word from the user.
         raise ValueError(
             "by needs max_groups: the most groups that a unit counts in. With 1, each unit counts "
             "in one group, drawn at random, so counts may be too low; with 2, ε is divided by two"
         )
-    if by is None and (groups is not None or held.get("max_groups", 1) != 1):
-        raise ValueError("groups and max_groups need by: the column that says which group it is")
-    if by is not None and groups is None:
-        raise ValueError("by needs groups: the public values of that column")
-    if held.get("neighbours") is Neighbours.REPLACE:
-        given = {"max_items": "max_items" in held, "by": by is not None, "domain=None": is_unknown}
-        for name in (name for name, is_given in given.items() if is_given):
-            raise ValueError(
-                f"{name} needs neighbours 'add-or-remove': where a unit is replaced, both "
-                "its old and its new items and groups move, which doubles the noise"
-            )
-    for one, other in combinations(("unit", "item", "by"), 2):
-        if one in held and held[one] == held.get(other):
-            raise ValueError(f"{one} and {other} must be different columns")
-    if "sum" in held:
-        _require_sum(held, stated)
-    elif held.keys() & {"at_most", "step"} or held.pop("at_least", 0):
-        raise ValueError("at_most, at_least and step need sum: the column of amounts")
-    return Question(**held, unknown=is_unknown)
 
 
-def _read(names: Iterable[str], stated: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the stated keywords, as a question holds them."""
-    if stated.get("decimal") == ",":
-        refuse_thousands(stated)
-    held = {}
-    for name in names:
-        if (given := stated.get(name)) is not None:
-            read = KEYWORDS[name].read
-            held[name] = given if read is None else read(name, given)
-    return held
+def _require_no_bound(question: Question) -> None:
+    """Refuse what needs neighbours that differ by a whole unit."""
+    names = []
+    if question.max_items is not None:
+        names.append("max_items")
+    if question.by is not None:
+        names.append("by")
+    if question.unknown:
+        names.append("domain=None")
+    if names:
+        raise ValueError(
+            f"{names[0]} needs neighbours 'add-or-remove': where a unit is replaced, both "
+            "its old and its new items and groups move, which doubles the noise"
+        )
 
 
-def refuse_thousands(stated: Mapping[str, Any]) -> None:
-    """Refuse 1.500 in text beside a file with a decimal comma: it may mean 1500, or 1.5."""
-
-    def why(text: str) -> str:
-        short = text.rstrip("0").rstrip(".") if text.endswith("0") else f"{text}0"
-        other = f", or {short}" if text.count(".") == 1 else ""
-        return f"a point, which separates decimals here: write {text.replace('.', '')}{other}"
-
-    for name in ("at_most", "at_least", "threshold"):
-        if isinstance(text := stated.get(name), str) and THOUSANDS.fullmatch(text):
-            raise ValueError(f"{name} has {why(text)}")
-    where: Any = stated.get("where")
-    for token in tokens_of(where) if isinstance(where, str) else ():
-        if token.kind == "number" and (found := THOUSANDS.match(where, token.at)):
-            raise error_at(where, token.at, f"this number has {why(found[0])}")
+def _require_different_columns(counting: Counting) -> None:
+    columns = {"unit": counting.unit, "item": counting.item, "by": counting.by}
+    for first, second in combinations(columns, 2):
+        if columns[first] is not None and columns[first] == columns[second]:
+            raise ValueError(f"{first} and {second} must be different columns")
 
 
-def _require_sum(held: dict[str, Any], stated: Mapping[str, Any]) -> None:
-    """Complete and check the options of a sum: the column, its bounds and its step."""
-    if "at_most" not in held:
+def _with_amounts(counting: Counting, question: Question) -> Question:
+    """The question with the bounds of its sum; without a sum there are none."""
+    at_most = optional(positive_rational, "at_most", counting.at_most)
+    at_least = rational("at_least", counting.at_least)
+    step = positive_rational("step", counting.step)
+    if question.sum is None:
+        if at_most is not None or at_least or step != Fraction(_CENT):
+            raise ValueError("at_most, at_least and step need sum: the column of amounts")
+        return question
+    if at_most is None:
         raise ValueError("sum needs at_most: the most that one unit may add to an item")
-    least = held.setdefault("at_least", Fraction(0))
-    width = held.setdefault("step", Fraction(KEYWORDS["step"].default))
-    if least > 0:
+    if at_least > 0:
         raise ValueError(
-            f"at_least must be 0 or below, not {stated['at_least']!r}: a missing unit adds 0"
+            f"at_least must be 0 or below, not {counting.at_least!r}: a missing unit adds 0"
         )
-    if max(width.numerator, width.denominator) > 10**9:
+    if max(step.numerator, step.denominator) > 10**9:
         raise ValueError(
-            f"step must be a number such as 0.01, from 10^-9 to 10^9, not {stated['step']!r}"
+            f"step must be a number such as 0.01, from 10^-9 to 10^9, not {counting.step!r}"
         )
-    for name in ("at_most", "at_least"):
-        if (held[name] / width).denominator != 1:
-            raise ValueError(f"{name} must be a multiple of step, {width}, not {held[name]}")
-        if abs(held[name] / width) > MAX_CAP:
+    for name, end in (("at_most", at_most), ("at_least", at_least)):
+        if (end / step).denominator != 1:
+            raise ValueError(f"{name} must be a multiple of step, {step}, not {end}")
+        if abs(end / step) > MAX_CAP:
             raise ValueError(f"{name} must be at most 2^40 steps: state a larger step")
+    return replace(question, at_most=at_most, at_least=at_least, step=step)
+
+
+def refuse_thousands(name: str, value: object) -> None:
+    """Refuse 1.500 in text beside a file with a decimal comma: it may mean 1500, or 1.5."""
+    if isinstance(value, str) and THOUSANDS.fullmatch(value):
+        raise ValueError(f"{name} has {_without_point(value)}")
+
+
+def _refuse_thousands_in_filter(where: object) -> None:
+    if not isinstance(where, str):
+        return
+    for token in tokens_of(where):
+        match = THOUSANDS.match(where, token.at)
+        if token.kind == "number" and match is not None:
+            raise error_at(where, token.at, f"this number has {_without_point(match[0])}")
+
+
+def _without_point(text: str) -> str:
+    """What is wrong with a number such as 1.500, and what to write."""
+    advice = f"a point, which separates decimals here: write {text.replace('.', '')}"
+    if text.count(".") > 1:
+        return advice
+    if text.endswith("0"):
+        return f"{advice}, or {text.rstrip('0').rstrip('.')}"
+    return f"{advice}, or {text}0"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpgap.budget.account import AlreadyCharged, BudgetExhausted, Request, pay
+from dpgap.budget.cost import Cost
 from dpgap.budget.ledger import Ledger, LedgerAccount
 
 
@@ -26,6 +27,10 @@ class StandIn:
 
     text: str
 
+    @property
+    def cost(self) -> Cost:
+        return Cost.pure(Fraction(1, 2))
+
     def to_archive(self) -> str:
         return self.text
 
@@ -38,6 +43,10 @@ class Cheaper(StandIn):
     """One that cost what it says, and whose text is its entry."""
 
     spent: Fraction
+
+    @property
+    def cost(self) -> Cost:
+        return Cost.pure(self.spent)
 
     def paid_by(self, reference: object) -> "Cheaper":
         return replace(self, text=f"{reference}")

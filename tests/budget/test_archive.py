@@ -180,7 +180,7 @@ def _release(entry: Entry, **changes: Any) -> str:
     said: dict[str, Any] = {
         "format": "dpgap release",
         "epsilon": "1/2",
-        "spent": "1/4",
+        "cost": {"epsilon": "1/4", "rho": "1/8"},
         "delta": "0",
         "question": {"identity": "a question"},
         "made": {"ledger": {"dataset": "sales", "entry": entry.number, "hash": entry.hash}},
@@ -192,7 +192,7 @@ LIES: dict[str, Callable[[Entry], dict[str, Any]]] = {
     "another question": lambda _: {"question": {"identity": "another"}},
     "no question": lambda _: {"question": {}},
     "another ε": lambda _: {"epsilon": "1/4"},
-    "more spent": lambda _: {"spent": "1/3"},
+    "more spent": lambda _: {"cost": {"epsilon": "1/3", "rho": "1/8"}},
     "no number": lambda _: {"epsilon": "1/0"},
     "a δ": lambda _: {"delta": "1/10"},
     "nobody paid": lambda _: {"made": {}},

@@ -200,8 +200,18 @@ def test_the_limits_are_ours_unless_the_address_states_them(direct: str) -> None
     }
 
 
+@pytest.mark.parametrize(
+    ("stated", "changes"),
+    [
+        ("", {}),
+        (
+            "&tcp_user_timeout=3000&connect_timeout=5",
+            {"tcp_user_timeout": 3000, "connect_timeout": 5},
+        ),
+    ],
+)
 def test_the_network_is_watched_unless_the_address_says_how(
-    direct: str, monkeypatch: pytest.MonkeyPatch
+    stated: str, changes: dict[str, int], direct: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import psycopg
 
@@ -213,7 +223,7 @@ def test_the_network_is_watched_unless_the_address_says_how(
 
     monkeypatch.setattr(psycopg.Connection, "connect", connect)
     with pytest.raises(LedgerError):
-        Ledger(f"{direct}&tcp_user_timeout=3000&connect_timeout=5").datasets()
+        Ledger(f"{direct}{stated}").datasets()
     network = {
         name: int(parameters[name])
         for name in (
@@ -225,11 +235,12 @@ def test_the_network_is_watched_unless_the_address_says_how(
             "tcp_user_timeout",
         )
     }
-    assert network == {
-        "connect_timeout": 5,
+    defaults = {
+        "connect_timeout": 10,
         "keepalives": 1,
         "keepalives_idle": 10,
         "keepalives_interval": 5,
         "keepalives_count": 2,
-        "tcp_user_timeout": 3000,
+        "tcp_user_timeout": 20_000,
     }
+    assert network == defaults | changes

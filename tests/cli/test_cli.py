@@ -581,7 +581,7 @@ def test_a_shell_completes_commands_and_options_without_loading_what_they_need()
 
 def test_the_help_of_a_total_speaks_of_no_items() -> None:
     said = CliRunner().invoke(app, ["total", "--help"], env={"COLUMNS": "200"}).stdout
-    assert "the most that a unit adds to a sum" in said
+    assert "The most that a unit adds to the total." in said
     assert "item" not in said
 
 

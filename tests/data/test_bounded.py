@@ -21,6 +21,7 @@ from dpgap.data.counts import counts, units_of
 from dpgap.data.engines import counted
 from dpgap.data.engines.counted import CountsInEngine
 from dpgap.data.engines.duckdb import DuckDB
+from dpgap.question import Counting
 from law_tests import LEVEL, chi_square_p
 
 ITEMS = ["fig", "pea", "oat", "rye"]
@@ -313,19 +314,19 @@ def test_a_line_of_a_fimi_file_may_be_cut_too(tmp_path: Path) -> None:
     assert _by_value(counts(path, max_items=9)) == {2: 3}
     with pytest.raises(ValueError, match=r"named columns, which a \.dat file does not have"):
         counts(path, sum="paid", at_most=1, **asked)
-    assert _of(units_of(path)) == [3]
+    assert _of(units_of(path, Counting())) == [3]
 
 
 def test_all_units_are_counted_once_each() -> None:
     rows = [(1, "fig", "ch", 1), (1, "pea", "de", 1), (2, "fig", "de", 1), (None, "fig", "ch", 1)]
     table = _frame(rows)
     for each in (table, polars.from_pandas(table), polars.from_pandas(table).lazy()):
-        answers = units_of(each, unit="who")
+        answers = units_of(each, Counting(unit="who"))
         assert (_of(answers), answers.reach, answers.sensitivity) == ([2], 1, 1)
-        assert _of(units_of(each, unit="row")) == [4]
-        assert _of(units_of(each, unit="who", where="land = 'ch'")) == [1]
-    assert units_of(table, unit="who").monotonic
-    assert not units_of(table, unit="who", neighbours="replace").monotonic
+        assert _of(units_of(each, Counting(unit="row"))) == [4]
+        assert _of(units_of(each, Counting(unit="who", where="land = 'ch'"))) == [1]
+    assert units_of(table, Counting(unit="who")).monotonic
+    assert not units_of(table, Counting(unit="who", neighbours="replace")).monotonic
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
@@ -342,7 +343,7 @@ def test_text_files_may_have_columns_of_any_name(ending: str, tmp_path: Path) ->
         path, by="item", groups=["ch", "de"], max_groups=1, sum="amount", at_most=9, **asked
     )
     assert _of(found) == {"ch": [250, 0, 0, 0], "de": [0, 150, 0, 0]}
-    assert _of(units_of(path, unit="row")) == [2]
+    assert _of(units_of(path, Counting(unit="row"))) == [2]
 
 
 MOMENTS = [

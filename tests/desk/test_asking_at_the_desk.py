@@ -363,7 +363,7 @@ def test_a_question_says_again_what_it_was_told() -> None:
     said = {"topic": "what", "kind": "above", "threshold": "1/3", "epsilon": "0.25", "k": "7"}
     asked = FilledForm.read(said)
     assert FilledForm.read(asked.said) == asked
-    assert asked.wanted.threshold == Fraction(1, 3)
+    assert asked.question.threshold == Fraction(1, 3)
 
 
 def test_whoever_has_an_allowance_can_ask_about_items_that_are_not_stated(tmp_path: Path) -> None:

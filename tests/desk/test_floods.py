@@ -198,7 +198,7 @@ def test_numbers_that_the_desk_writes_are_numbers_that_it_reads(text: str) -> No
     value = number_in({"delta": text}, "delta")
     written = text_of(value)
     assert number_in({"delta": written}, "delta") == value
-    again = FilledForm.read({"topic": "what", "epsilon": "0.123456789012"}).wanted.epsilon / 4
+    again = FilledForm.read({"topic": "what", "epsilon": "0.123456789012"}).question.epsilon / 4
     assert number_in({"epsilon": text_of(again)}, "epsilon") == again
     for _ in range(90):
         again /= 4

@@ -242,12 +242,16 @@ def test_the_newest_copy_goes_on_as_if_nothing_had_happened(path: Path) -> None:
     _end(desk)
 
 
-def test_a_spool_whose_heads_are_damaged_charges_nothing(path: Path) -> None:
+def test_a_spool_whose_heads_are_damaged_charges_nothing(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     desk = _open(path)
     path.with_name("desk.spool").joinpath("heads.db").write_bytes(b"no database" * 99)
     with pytest.raises(Refused) as refused:
         _charge(desk, "a-key-of-ann")
     assert refused.value.status == 503
+    assert "heads.db cannot be read or written" in caplog.text
+    assert str(path.parent) not in caplog.text
     assert "reserve" not in [entry.kind for entry in desk.ledger.entries("sales")]
     _end(desk)
 
@@ -260,6 +264,7 @@ def test_clients_are_told_and_the_log_says_how_to_go_on(path: Path) -> None:
         answer = ann.post(ASK, json=question())
         assert answer.status_code == 503
         assert "charged until your steward has looked" in answer.json()["error"]
+        assert "the ledger lacks entries that this desk has seen" in desk.lines
         desk.desk.remember()
         desk.desk.remember()
     (line,) = [line for line in desk.lines if "was put back" in line]

@@ -416,6 +416,7 @@ def test_without_room_in_the_spool_nothing_is_charged(
     with desk.program("ann") as ann:
         refused = ann.post(ASK, json=question())
     assert (refused.status_code, "spool" in refused.json()["error"]) == (503, True)
+    assert "the spool cannot be written: no room" in desk.lines
     assert _kinds(desk.desk.ledger) == []
     assert os.listdir(desk.desk.file.spool + "/" + desk.desk.spool.id) == ["lock"]
 

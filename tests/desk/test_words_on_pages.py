@@ -16,7 +16,7 @@ import dpgap.desk.queue as queue
 from dpgap.budget import store
 from dpgap.budget.entries import LedgerError
 from dpgap.budget.ledger import Ledger
-from dpgap.budget.store import BUSY_SECONDS
+from dpgap.budget.store import BUSY_SECONDS, Rows
 from dpgap.desk.app import check_desk, greeting, open_desk, other_amounts, place_of
 from dpgap.desk.auth import hash_of_token
 from dpgap.desk.config import read_stewards_file
@@ -356,6 +356,15 @@ def test_the_log_says_why_the_ledger_fails_and_the_client_does_not_learn_it(
     assert answer.status_code == 503
     assert answer.json()["error"].startswith("The ledger cannot be reached or written just now")
     assert [line for line in desk.lines if line.startswith(f"the ledger {words}")]
+
+
+def test_the_log_says_that_a_clock_is_wrong(desk: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.desk.ledger.steward("sales").renew(every="week", epsilon=1)
+    monkeypatch.setattr(Rows, "now", lambda _: "2099-01-07T12:00:00.000000+00:00")
+    with desk.program("ann") as ann:
+        answer = ann.post(ASK, json=question())
+    assert (answer.status_code, "2099-01-07" in answer.json()["error"]) == (503, True)
+    assert [line for line in desk.lines if line.startswith("the clock says 2099-01-07")]
 
 
 @pytest.mark.parametrize("pragma", [pragma for pragma, _ in FAILURES.values() if pragma])

@@ -27,7 +27,7 @@ from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple, get_args, is_typeddict
+from typing import Any, NamedTuple
 
 import numpy as np
 import typer
@@ -339,13 +339,6 @@ def _kept_document(path: Path) -> Parts:
     return {**_faces(dpgap.read_release(path.read_text("utf-8"))), "shown": shown}
 
 
-def _kept_ledger(path: Path) -> Parts:
-    """A stored ledger: shown, verified, migrated."""
-    shutil.copy(path, "budget.db")
-    acts = ("show --all", "verify", "export", "migrate", "show", "verify", "page --out page.html")
-    return _script(*(f"ledger {act} --ledger budget.db" for act in acts))
-
-
 def _help(*path: str) -> Parts:
     return {"words": _run(*path, "--help")}
 
@@ -388,14 +381,12 @@ def _signed(thing: Any) -> Parts:
 
 
 def _signature(thing: Any) -> list[str]:
-    """The signature, with the options that it unpacks; without the modules where types live."""
+    """The signature, without the modules where types live."""
     try:
-        said = inspect.signature(thing.fget if isinstance(thing, property) else thing)
+        signature = inspect.signature(thing.fget if isinstance(thing, property) else thing)
     except (TypeError, ValueError):
         return [type(thing).__name__]
-    given = [each for it in said.parameters.values() for each in get_args(it.annotation)]
-    options = [each.__annotations__ for each in given if is_typeddict(each)]
-    return [re.sub(r"\bdpgap\.(?:\w+\.)*(?=\w)", "", str(each)) for each in (said, *options)]
+    return [re.sub(r"\bdpgap\.(?:\w+\.)*(?=\w)", "", str(signature))]
 
 
 # The desk
@@ -481,8 +472,6 @@ def cases() -> dict[str, Case]:
     found |= _readers()
     for path in sorted((TESTS / "releases" / "documents").glob("*.json")):
         found[f"documents/{path.stem}"] = Case(partial(_kept_document, path), quick=False)
-    for path in sorted((TESTS / "budget" / "fixtures").glob("*.db")):
-        found[f"ledgers/{path.stem}"] = Case(partial(_kept_ledger, path), quick=False)
     for name, lines in _SCRIPTS.items():
         run = partial(_script, *lines, hide=name == "ledger releases")
         found[f"cli/{name}"] = Case(_desk_file if name == "desk" else run, name == "ledger acts")

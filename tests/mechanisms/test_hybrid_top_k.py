@@ -264,7 +264,7 @@ def test_unknown_items_are_released_by_name_and_not_by_their_place():
     release = mechanism.release(_unknown(["fig", "pea", "oat"], [9, 99, 70]))
     assert release.labels == ("pea", "oat")
     assert release.indices.tolist() == [-1, -1]
-    assert release.promise.delta == mechanism.delta(3) > 0
+    assert release.promise.cost.delta == mechanism.delta(3) > 0
     assert "Differential privacy with ε = 3000 and δ = " in release.guarantee
     assert "it shows an item that only this person has" in release.guarantee
 
@@ -275,7 +275,7 @@ def test_no_unknown_item_at_all_looks_like_none_above_the_line():
     little = mechanism.release(_unknown(["fig"], [1]))
     assert str(nothing) == str(little)
     assert nothing.spent == little.spent == 1000
-    assert dpgap.read_release(nothing.to_json()).promise.delta == mechanism.delta(3)
+    assert dpgap.read_release(nothing.to_json()).promise.cost.delta == mechanism.delta(3)
 
 
 def test_labels_of_unknown_items_and_a_reach_without_bound_are_refused():
@@ -294,7 +294,7 @@ def test_known_items_have_no_delta():
     )
     release = dpgap.HybridTopK(50, 2, 2000, monotonic=True).release(counts)
     assert (release.labels, release.indices.tolist()) == (("fig",), [0])
-    assert release.promise.delta == 0
+    assert release.promise.cost.delta == 0
     assert "no δ" in release.guarantee
 
 

@@ -54,7 +54,7 @@ def test_the_hull_alignment_keeps_the_output_the_support_and_the_budget(case: An
     shifted = [draw + shift for draw, shift in zip(noise, shifts, strict=True)]
     assert mechanism.run(neighbour, Recorded(shifted)) == output
     assert min(shifted) >= 0
-    assert mechanism.cost(noise, shifted) <= mechanism.epsilon
+    assert mechanism.joint_cost(noise, shifted) <= mechanism.epsilon
 
 
 @settings(deadline=None)
@@ -70,7 +70,7 @@ def test_the_cube_alignment_keeps_the_output_and_the_budget(data: st.DataObject)
     shifts = mechanism.align(values, neighbour, noise, output)
     shifted = [draw + shift for draw, shift in zip(noise, shifts, strict=True)]
     assert mechanism.run(neighbour, Recorded(shifted)) == output
-    assert mechanism.cost(noise, shifted) <= mechanism.epsilon
+    assert mechanism.joint_cost(noise, shifted) <= mechanism.epsilon
 
 
 class JointNoise:

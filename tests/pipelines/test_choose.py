@@ -23,7 +23,7 @@ from dpgap.pipelines.look_first import LookFirst
 from dpgap.pipelines.plan import plan
 from dpgap.pipelines.routes import ExpectedErrors, SelectThenMeasure
 from dpgap.pipelines.tables import Answering
-from dpgap.question import read_wanted
+from dpgap.question import read_question
 from seams import as_counts, bits_are
 
 ITEMS = list("abcdef")
@@ -106,7 +106,7 @@ def _at_the_desk(counts: PrivateCounts, kind: str, stated: dict[str, Any]) -> Ex
 
 def _choice(counts: PrivateCounts, kind: str, stated: dict[str, Any]) -> Choice:
     assert counts.origin is not None
-    return choose(read_wanted(kind, stated).about(counts.origin), PublicFacts.of(counts))
+    return choose(read_question(kind, **stated).about(counts.origin), PublicFacts.of(counts))
 
 
 @pytest.mark.parametrize(("kind", "k", "epsilon", "is_best"), QUESTIONS)
@@ -321,5 +321,5 @@ def test_a_session_refuses_to_plan_what_it_would_refuse_to_answer() -> None:
         session.plan("what", domain=ITEMS, k=7, epsilon=1)
     with pytest.raises(ValueError, match="delta must be above 0 if domain is None"):
         session.plan("what", max_items=1, k=1, epsilon=1)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'adaptive'"):
-        session.plan("what", domain=ITEMS, k=1, epsilon=1, adaptive=True)
+    with pytest.raises(ValueError, match="adaptive must be left out unless there is a threshold"):
+        session.plan("what", domain=ITEMS, k=1, epsilon=1, adaptive=False)

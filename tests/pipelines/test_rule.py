@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import dpgap
+from dpgap.budget.cost import Cost
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.shells import CubeNoise, HullNoise
 from dpgap.pipelines.look_first import places_around, ranks_for, terms_for
@@ -50,9 +51,11 @@ def test_a_release_accounts_for_all_steps_and_shows_its_look(counts: np.ndarray,
     account = SpyAccount()
     with bits_are(InsecureSeededBits(k)):  # a look may err, if seldom
         release = dpgap.measured_top_k(counts, k, "0.7", monotonic=True, account=account)
-    steps = dict(release.parts)
-    assert list(steps) == ["look", "select", "measure"]
-    assert sum(steps.values()) == Fraction(7, 10) == release.spent
+    assert [step for step, _ in release.cost.parts] == ["look", "select", "measure"]
+    together = Cost.sum(cost for _, cost in release.cost.parts)
+    assert together == release.cost
+    assert together.epsilon == Fraction(7, 10) == release.spent
+    assert release.cost.fits(release.promise.cost)
     assert account.moves == [("reserve", Fraction(7, 10)), ("settle", Fraction(7, 10))]
     assert tuple(rank for rank, _ in release.looked) == ranks_for(k, counts.size)
     assert release.route == ("joint" if counts is FALLING else "ranked")
@@ -86,7 +89,7 @@ def test_a_decision_is_a_function_of_the_released_look() -> None:
         looked = np.array([[value for _, value in release.looked]])
         route = looking.routes[int(looking.rule(FALLING.size).decide(looked)[0])]
         assert route.name == release.route
-        assert dict(release.parts)["select"] == route.selection.epsilon
+        assert dict(release.cost.parts)["select"] == route.selection.cost
         taken.add(route.name)
     assert taken == {"joint", "ranked"}
 
@@ -155,7 +158,8 @@ def test_where_there_is_nothing_to_choose_between_nothing_is_looked_at(
     release = dpgap.measured_top_k(answers, k, 10, monotonic=True)
     assert release.looked == ()
     assert release.route == "ranked"
-    assert dict(release.parts) == {"select": 5, "measure": 5}
+    half = Cost.pure(Fraction(5))
+    assert release.cost.parts == (("select", half), ("measure", half))
 
 
 @pytest.mark.parametrize("law", [HullNoise(Fraction(3), 4), CubeNoise(Fraction(3), 3)], ids=repr)

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import dpgap
 from dpgap.budget.account import Amount, InMemoryBudget
 from dpgap.data.counts import counts, units_of
+from dpgap.question import Counting
 from seams import InsecureSeededBits, SpyArchive, app, bits_are, builds_kept
 
 SOLD = pandas.DataFrame(
@@ -63,7 +64,8 @@ def test_a_total_is_counted_as_the_sum_of_the_one_item_that_all_rows_have() -> N
     for unit in ("who", "row"):
         for bounds in ({"at_most": 50}, {"at_most": "12.5", "at_least": -30, "step": "0.5"}):
             asked: dict[str, Any] = {"unit": unit, "sum": "paid", **bounds}
-            total, sums = units_of(SOLD, **asked), counts(one, item="all", domain=["all"], **asked)
+            total = units_of(SOLD, Counting(**asked))
+            sums = counts(one, item="all", domain=["all"], **asked)
             assert total.expanded().tolist() == sums.expanded().tolist()
             assert (total.sensitivity, total.step) == (sums.sensitivity, sums.step)
 

@@ -12,7 +12,7 @@ from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.top_k import NoisyMax
 from dpgap.proof import audit
 from dpgap.proof.auditing.searching import LEVEL, lower_bound
-from dpgap.proof.cases import DOCUMENT, PROGRAM, Audited, audit_shipped, audited, mechanisms
+from dpgap.proof.cases import DOCUMENT, PROGRAM, AuditCase, audit_shipped, audited, mechanisms
 from seams import bits_are
 
 
@@ -31,7 +31,7 @@ def test_a_release_is_audited_as_others_are(factor, caught):
     """With an eighth of the noise that ε = 1 takes, it is caught."""
     how = {"epsilon": 1, "neighbours": [((0, 0), (1, 0))]}
     own = NoisyMax(factor, monotonic=True, noise="exponential")
-    each = Audited("NoisyMax", "made up", DOCUMENT, own.release, how)
+    each = AuditCase("NoisyMax", "made up", DOCUMENT, own.release, how)
     with bits_are(InsecureSeededBits(1)):
         found = audit_shipped(each, 2_000)
     assert (found.claimed, found.caught) == (1, caught)
@@ -65,7 +65,7 @@ def test_nothing_seen_bounds_nothing():
 
 
 def test_an_audit_catches_by_its_bound_or_by_its_chance():
-    found = audit_shipped(Audited("NoisyMax", "", PROGRAM, NoisyMax(1)), 2_000)
+    found = audit_shipped(AuditCase("NoisyMax", "", PROGRAM, NoisyMax(1)), 2_000)
     assert not found.caught
     assert replace(found, lower_bound=1.01).caught
     assert replace(found, p_value=1e-7).caught

@@ -15,7 +15,7 @@ import dpgap
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.proof import audit
 from dpgap.proof.auditing.outputs import leaves
-from dpgap.proof.cases import DOCUMENT, Audited, audit_shipped, audited
+from dpgap.proof.cases import DOCUMENT, AuditCase, audit_shipped, audited
 from dpgap.releases.document import _KINDS
 from seams import bits_are, quick_in
 
@@ -109,7 +109,7 @@ def test_the_document_of_every_kind_of_release_is_audited():
 
 def test_a_shipped_release_that_raises_is_caught():
     how = {"epsilon": 1, "reach": 1}
-    lost = Audited("made up", "ties", DOCUMENT, dividing_by_a_noisy_gap(5), how)
+    lost = AuditCase("made up", "ties", DOCUMENT, dividing_by_a_noisy_gap(5), how)
     assert audit_shipped(lost, SAMPLES).caught
 
 

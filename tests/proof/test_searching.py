@@ -26,8 +26,8 @@ from dpgap.proof.auditing.calling import Calls, decision_levels, pairs
 from dpgap.proof.auditing.outputs import (
     AMBIGUOUS,
     Codes,
+    OutputPart,
     Outputs,
-    Part,
     leaves,
     lowest_bit,
     parts_of,
@@ -232,7 +232,7 @@ def test_what_is_counted_in_a_test_never_decides_what_is_drawn():
         hits = [
             side.numbers["output"].sum()
             for _ in range(300)
-            for side in calls.both(((0,), (0,)), 400, to_test=True)
+            for side in calls.on_pair(((0,), (0,)), 400, to_test=True)
         ]
     assert 19.1 < np.mean(hits) < 20.9
 
@@ -596,10 +596,10 @@ def test_parts_are_numbers_differences_bits_kinds_and_all_at_once():
     side = Outputs(2, Codes())
     side.put(0, list(leaves((1, 0.5))))
     side.put(1, list(leaves((2, None))))
-    words = Counter(part.words for part in parts_of([side], bits=True))
+    words = Counter(part.name for part in parts_of([side], bits=True))
     assert words["output[1] − output[0]"] == words["log₂ of the lowest bit of output[1]"] == 1
     assert words["output[1]"] == 2  # its number, and what it is if it is none
-    whole = next(part for part in parts_of([side], bits=False) if part.words == "output")
+    whole = next(part for part in parts_of([side], bits=False) if part.name == "output")
     first = Clause(whole, IS, side.discrete[0])
     assert first.holds(side).tolist() == [True, False]
     assert first.in_words(side.codes) == "(output[0] 1)"  # the length is the same in both
@@ -617,7 +617,7 @@ def test_only_bits_of_floats_make_a_floating_point_leak(kind, is_leak):
     side = Outputs(2, Codes())
     for row in (0, 1):
         side.put(row, list(leaves(kind(row) + kind("0.25"))))
-    (lowest,) = (p for p in parts_of([side], bits=True) if p.words.endswith("lowest bit of output"))
+    (lowest,) = (p for p in parts_of([side], bits=True) if p.name.endswith("lowest bit of output"))
     assert lowest.in_floats == is_leak
 
 
@@ -625,7 +625,7 @@ def test_sums_are_of_all_places_and_of_those_that_rise_less_the_others():
     side = Outputs(2, Codes())
     side.put(0, list(leaves([1, 2, 4, 8])))
     side.put(1, list(leaves([1, "no", 4])))
-    parts = {part.words: part for part in parts_of([side], bits=False, moves=[1, 1, -1, -1])}
+    parts = {part.name: part for part in parts_of([side], bits=False, moves=[1, 1, -1, -1])}
     assert parts["sum of output[·]"].look(side).tolist() == [15, 5]
     signed = parts["sum of output[·], places 0–1 less the others"]
     assert signed.look(side).tolist() == [-9, -3]
@@ -786,7 +786,7 @@ def test_the_calls_that_are_made_are_told():
     calls((1,), 3)
     assert calls((1,), 4).numbers["output"].tolist() == [1] * 4
     assert told == [3, 7]
-    assert calls.made == 7
+    assert calls.count == 7
 
 
 @pytest.mark.parametrize("name", SOON)
@@ -914,7 +914,7 @@ def test_neighbours_may_be_off_by_the_rounding_of_floats(end):
 
 
 def test_an_event_names_only_the_closest_limits_of_a_value():
-    part = Part("output", lambda side: side.numbers["output"])
+    part = OutputPart("output", lambda side: side.numbers["output"])
     limits = ((AT_LEAST, 1.06), (AT_MOST, 4.0), (AT_LEAST, 2.77))
     event = OutputEvent(tuple(Clause(part, *each) for each in limits))
     assert event.in_words(Codes()) == "output ≥ 2.77 and output ≤ 4"

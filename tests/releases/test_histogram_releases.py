@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dpgap
+from dpgap.budget.cost import Cost
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.mechanisms.histogram import Cutoff
 from dpgap.releases.findings import findings
@@ -30,7 +31,7 @@ def _release(
         drawn = mechanism.draw_paid(mechanism.prepare(COUNTS, NAMES, wanted), wanted)
     values, error = mechanism.lengths(drawn), mechanism.error_of(drawn)
     return Measured(
-        epsilon=mechanism.epsilon,
+        cost=Cost.composed([("measure", mechanism.cost)]),
         promise=mechanism.promise,
         indices=drawn.indices,
         labels=drawn.labels,
@@ -38,13 +39,11 @@ def _release(
         measurements=values,
         estimates=values,
         variances=np.full(values.size, error.variance),
-        spent=mechanism.epsilon,
         centres="measurements",
         errors=(error,) if values.size else (),
         rounding=0.0,
         method="best",
         route="histogram",
-        parts=(("measure", mechanism.epsilon),),
         mechanisms=(MechanismUsed.of(mechanism),),
     )
 
@@ -181,7 +180,8 @@ def test_every_number_of_a_release_beside_another_largest_count_is_the_same():
 
 
 def test_a_histogram_has_no_gaps_no_selection_and_no_lead():
-    for wrong in ({"gaps": np.zeros(5)}, {"lead": 3.0}, {"parts": (("select", Fraction(1)),)}):
+    selecting = Cost.composed([("select", Cost.pure(Fraction(1)))])
+    for wrong in ({"gaps": np.zeros(5)}, {"lead": 3.0}, {"cost": selecting}):
         release = replace(_release(k=5), **wrong)
         with pytest.raises(ValueError, match="contradict each other"):
             dpgap.read_release(release.to_json())

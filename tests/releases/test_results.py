@@ -16,6 +16,7 @@ import pandas
 import pytest
 
 import dpgap
+from dpgap.budget.cost import Cost
 from dpgap.exact.parameters import factor
 from dpgap.question import Neighbours
 from dpgap.releases.release import Promise
@@ -304,7 +305,9 @@ def test_every_release_is_a_dictionary_that_json_can_hold(kind: str):
 def test_exact_numbers_stay_exact_in_a_dictionary():
     written = dpgap.NoisyTopK(1, "7/10").release(ANSWERS).to_dict()
     assert written["epsilon"] == "7/10"
-    assert written["promise"] == {"epsilon": "7/10", "sensitivity": "1", "monotonic": False}
+    cost = {"epsilon": "7/10", "rho": "49/200"}
+    assert written["cost"] == cost
+    assert written["promise"] == {"cost": cost, "sensitivity": "1", "monotonic": False}
 
 
 def test_a_dictionary_says_what_noise_the_numbers_have():
@@ -324,9 +327,9 @@ def test_a_dictionary_says_which_mechanisms_were_used_and_how():
     best = dpgap.measured_top_k(ANSWERS, 2, "7/10", monotonic=True).to_dict()
     spent = [Fraction(each["parameters"]["epsilon"]) for each in best["mechanisms"]]
     assert sum(spent) == Fraction(7, 10)
-    assert [[step, Fraction(part)] for step, part in best["parts"]] == [
-        [step, part] for step, part in zip(("look", "select", "measure"), spent, strict=True)
-    ]
+    steps = [(step, Fraction(cost["epsilon"])) for step, cost in best["cost"]["parts"]]
+    assert steps == list(zip(("look", "select", "measure"), spent, strict=True))
+    assert Fraction(best["cost"]["rho"]) == sum(epsilon**2 for epsilon in spent) / 2
 
 
 def test_plans_and_single_answers_are_dictionaries_too():
@@ -402,10 +405,10 @@ def test_labels_that_are_given_are_taken_by_position_before_any_index(entry: str
 
 @pytest.mark.parametrize("epsilon", ["0.004", "0.03", "0.5", "2", "0.1234565", "800.1234567"])
 def test_a_guarantee_is_never_rounded_down_whatever_the_callers_decimals_are(epsilon: str):
-    said = str(Promise(Fraction(epsilon), Fraction(1), monotonic=True))
+    said = str(Promise(Cost.pure(Fraction(epsilon)), Fraction(1), monotonic=True))
     for rough in (decimal.Context(prec=2), decimal.Context(prec=3, traps=[decimal.Inexact])):
         with decimal.localcontext(rough):
-            assert str(Promise(Fraction(epsilon), Fraction(1), monotonic=True)) == said
+            assert str(Promise(Cost.pure(Fraction(epsilon)), Fraction(1), monotonic=True)) == said
     (stated,) = re.findall(r"ε [=≈] ([0-9.]+) ", said)
     assert Fraction(stated) >= Fraction(epsilon)
     (times,) = re.findall(r"a factor of at most (?:e\^≈?)?([0-9.]+)\.", said)

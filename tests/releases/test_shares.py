@@ -12,7 +12,7 @@ import dpgap
 from dpgap.data.counts import counts, units_of
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.pipelines.tables import answer
-from dpgap.question import read_wanted
+from dpgap.question import Counting, read_question
 from dpgap.releases.release import Shares, TableRelease, Total
 from law_tests import LEVEL
 from seams import InsecureSeededBits, bits_are
@@ -45,12 +45,13 @@ def _runs(
 ) -> tuple[list[tuple[TableRelease, Total]], dict[str, float]]:
     """Many pairs of a top k and its whole, which has much more noise; and the true shares."""
     asked: dict[str, Any] = {"unit": "row", **bounds}
-    found, units = counts(SOLD, item="what", domain=ITEMS, **asked), units_of(SOLD, **asked)
+    found = counts(SOLD, item="what", domain=ITEMS, **asked)
+    units = units_of(SOLD, Counting(**asked))
     names = ("sensitivity", "monotonic", "origin", "reach", "step")
     facts: dict[str, Any] = {name: getattr(found, name) for name in names}
     items = CountsInMemory(ITEMS, np.arange(len(ITEMS)), found.expanded(), **facts)
     kind = "total" if bounds else "count"
-    wanted = read_wanted(kind, {"epsilon": "0.1"})
+    wanted = read_question(kind, epsilon="0.1")
     with bits_are(InsecureSeededBits(11)):
         made = [
             (dpgap.top_k(items, k=k, epsilon=1), answer(wanted, units, None, True))

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import dpgap
+from dpgap.budget.cost import equal_part
 from dpgap.data.domain import text_of
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.releases.release import ReleasesByGroup
@@ -436,7 +437,7 @@ def _decided(release: Any) -> str | None:
     asked, promise = release.question, release.promise
     made = dpgap.MeasuredTopK(
         asked.k,
-        asked.epsilon_of_a_group,
+        equal_part(asked.epsilon, asked.max_groups),
         monotonic=promise.monotonic,
         sensitivity=promise.sensitivity / asked.step,
     )

@@ -24,6 +24,7 @@ from inspect import signature
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from dpgap._package import public
+from dpgap.budget.cost import Cost
 from dpgap.exact.bits import ProcessBound
 from dpgap.exact.parameters import (
     Rational,
@@ -253,6 +254,8 @@ class Archive(Account, Protocol):
 
 
 class _Document(Protocol):
+    @property
+    def cost(self) -> Cost: ...
     def to_archive(self) -> str: ...
     def paid_by(self, reference: Mapping[str, Any], /) -> Self: ...
 
@@ -273,7 +276,7 @@ def pay(account: Account | None, request: Request, draw: Callable[[], Kept]) -> 
     reference = getattr(reservation, "reference", None)
     release = draw()
     kept = None if reference is None else release.paid_by(reference)
-    settle(reservation, getattr(release, "spent", request.epsilon), kept)
+    settle(reservation, release.cost.pure_epsilon, kept)
     return release if kept is None else kept
 
 

@@ -90,12 +90,12 @@ class Cost:
     @classmethod
     def worst(cls, costs: Iterable["Cost"], few: int) -> "Cost":
         """What a few of these cost together, whichever these are."""
-        known = list(costs)
-        epsilons = [cost.epsilon for cost in known if cost.epsilon is not None]
+        listed = list(costs)
+        epsilons = [cost.epsilon for cost in listed if cost.epsilon is not None]
         return cls(
-            _largest(epsilons, few) if len(epsilons) == len(known) else None,
-            _largest([cost.rho for cost in known], few),
-            _largest([cost.delta for cost in known], few),
+            _largest(epsilons, few) if len(epsilons) == len(listed) else None,
+            _largest([cost.rho for cost in listed], few),
+            _largest([cost.delta for cost in listed], few),
         )
 
     def __add__(self, other: "Cost") -> "Cost":
@@ -119,10 +119,21 @@ class Cost:
         rho = max(_ZERO, self.rho - other.rho)
         return Cost(epsilon, rho, max(_ZERO, self.delta - other.delta))
 
+    @property
+    def pure_epsilon(self) -> Fraction:
+        """The ε, or an error if a part has no pure ε."""
+        if self.epsilon is None:
+            raise ValueError("this noise has no ε")
+        return self.epsilon
+
     def times(self, number: int) -> "Cost":
         """What so many of these cost together."""
         epsilon = None if self.epsilon is None else self.epsilon * number
         return Cost(epsilon, self.rho * number, self.delta * number)
+
+    def epsilon_times(self, factor: Fraction) -> Fraction:
+        """The ε that is so many times as large."""
+        return factor * self.pure_epsilon
 
     def with_delta(self, delta: Fraction) -> "Cost":
         """The same cost with this δ."""
@@ -133,6 +144,12 @@ class Cost:
         if self.epsilon is None or loss.epsilon is None or loss.epsilon > self.epsilon:
             raise ValueError("a run cannot lose more than its cost")
         return replace(self, epsilon=loss.epsilon)
+
+    def share_of(self, other: "Cost") -> Fraction:
+        """How large a part of another cost this is: of its ε, or of its ρ if it has no ε."""
+        if self.epsilon is not None and other.epsilon:
+            return self.epsilon / other.epsilon
+        return self.rho / other.rho
 
     def fits(self, other: "Cost") -> bool:
         """Whether no number of this cost is larger than that of the other."""
@@ -264,6 +281,15 @@ def split(amount: Fraction, *shares: Fraction) -> tuple[Fraction, ...]:
     if rest < 0 or any(part < 0 for part in parts):
         raise ValueError("shares must be at least 0, and together at most 1")
     return *parts, rest
+
+
+def equal_part(amount: Fraction, parts: int) -> Fraction:
+    """One of so many equal parts of an amount of ε or ρ.
+
+    >>> equal_part(Fraction(3, 4), 3)
+    Fraction(1, 4)
+    """
+    return amount / parts
 
 
 def _up(number: Fraction) -> Fraction:

@@ -437,7 +437,7 @@ def _matches(kept: Document, settlement: Entry, reservation: Entry | None) -> bo
         return True
     try:
         most, charged = read_number(said["epsilon"]), reservation.charge.epsilon
-        spent = read_number(said.get("spent", said["epsilon"]))
+        spent = read_number(said["cost"]["epsilon"])
         return (
             said["made"]["ledger"] == reference_of(reservation)
             and said.get("question", {}).get("identity") == identity

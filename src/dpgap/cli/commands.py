@@ -14,9 +14,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
-from dpgap.exact.parameters import boolean, positive_integer
 from dpgap.printable import printable
-from dpgap.question import KEYWORDS, option_help
 
 # --------------------------------------------------------------------------------------------------
 # Printing: characters that a console cannot encode are escaped, and closed pipes are tolerated.
@@ -203,23 +201,6 @@ PageTitle = Annotated[str | None, "The heading of the page."]
 Force = Annotated[bool, "Replace files that are there already."]
 
 
-_FLAGS = {"k": ("-k", "--k"), "adaptive": ("--adaptive/--plain",)}
-
-
-def keyword_option(
-    name: str, panel: str | None = None, default: Any = None, needed: bool = False
-) -> Parameter:
-    """The option for a keyword of a question, with its default or another default."""
-    keyword = KEYWORDS[name]
-    kinds: dict[Any, Any] = {positive_integer: int, boolean: bool}
-    kind, default = kinds.get(keyword.read, str), keyword.default if default is None else default
-    hint = kind if needed or default is not None else kind | None
-    made: Any = Annotated[hint, option(option_help(name), *_FLAGS.get(name, ()), panel=panel)]
-    default = str(default) if kind is str and default is not None else default
-    default = Parameter.empty if needed else default
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=made)
-
-
 class CommandLine(typer.Typer):
     """Commands by name, with one function for all errors."""
 
@@ -229,19 +210,16 @@ class CommandLine(typer.Typer):
         )
 
     def add(
-        self, command: Callable[..., None], *options: Parameter, needed: Any = "", **settings: Any
+        self, command: Callable[..., None], needed: Any = "", **settings: Any
     ) -> Callable[..., None]:
         """Add a function as a command, under its own name unless `settings` state another one.
 
-        The command also has these `options`; the function gets them as the dictionary `stated`.
         Options in `needed` must be stated, although they have a default in a group of options.
         """
         taken: list[Parameter] = []
         groups: dict[str, tuple[Callable[..., Any], list[Parameter]]] = {}
         for name, parameter in signature(command).parameters.items():
-            if name == "stated":
-                groups[name] = dict, list(options)
-            elif hasattr(parameter.annotation, "_fields"):
+            if hasattr(parameter.annotation, "_fields"):
                 kind = parameter.annotation
                 groups[name] = kind, list(signature(kind).parameters.values())
             taken += groups[name][1] if name in groups else [parameter]

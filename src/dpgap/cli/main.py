@@ -3,7 +3,6 @@
 Engines, NumPy and Rich tables are loaded by the command that needs them, so help is fast.
 """
 
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -12,9 +11,9 @@ from dpgap._package import __version__
 from dpgap.cli.commands import CommandLine
 from dpgap.cli.desk import desk
 from dpgap.cli.ledger import ledger_app
-from dpgap.cli.plan import PLANNED, plan
+from dpgap.cli.plan import plan
 from dpgap.cli.proofs import audit, prove
-from dpgap.cli.release import OPTIONS, SUMMARIES, release, show
+from dpgap.cli.release import above, count, show, top_k, total
 from dpgap.cli.reproduce import reproduce
 
 app = CommandLine(name="dpgap")
@@ -35,10 +34,12 @@ def dpgap(
     """Find the largest items of private data, and items above a threshold, with gaps."""
 
 
-for _name, _summary in SUMMARIES.items():
-    app.add(partial(release, _name), *OPTIONS[_name], name=_name, help=_summary)
+app.add(top_k)
+app.add(above)
+app.add(count)
+app.add(total)
 app.add(show)
-app.add(plan, *PLANNED)
+app.add(plan)
 app.add(desk)
 app.add(prove)
 app.add(audit)

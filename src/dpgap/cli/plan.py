@@ -2,33 +2,44 @@
 
 import json as json_format
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from dpgap.cli.commands import JSON, keyword_option
-from dpgap.question import read_counting
-
-PLANNED = (
-    keyword_option("k", needed=True),
-    *map(keyword_option, ("split", "neighbours", "delta", "max_items")),
-    keyword_option("adaptive", default=False),
-)
-"""Keywords of a question that a plan passes on."""
+from dpgap.cli.commands import JSON, option
+from dpgap.question import Counting, read_counting
 
 
 def plan(
-    stated: dict[str, Any],
-    epsilon: Annotated[str | None, "The privacy budget."] = None,
-    error: Annotated[str | None, "Instead of ε: the standard error of each estimate."] = None,
+    k: Annotated[int, option("How many answers to find.", "-k", "--k")],
+    epsilon: Annotated[
+        str | None, "The privacy budget ε for selecting and measuring together."
+    ] = None,
+    error: Annotated[
+        str | None,
+        "Instead of --epsilon: the wanted standard error of each estimate, if winners are clear.",
+    ] = None,
     method: Annotated[
         str | None, "best, joint, ranked, paper, histogram or baseline; else all."
     ] = None,
-    select: Annotated[str, "The question: top-k, or above."] = "top-k",
-    items: Annotated[int | None, "How many items there are in all."] = None,
+    select: Annotated[str, 'The question: "top-k" or "above".'] = "top-k",
+    adaptive: Annotated[
+        bool, 'Whether items far above the threshold cost less; for "above" only.'
+    ] = False,
+    items: Annotated[int | None, "How many items, or answers, there are in all."] = None,
     counts: Annotated[
         str | None, "Counts that you expect, by rank: 1:9000,10:2000,100:300. Not private."
     ] = None,
+    delta: Annotated[
+        str,
+        "If no domain will be stated: the chance that an item of only one unit is shown, such as "
+        "1e-6.",
+    ] = "0",
+    max_items: Annotated[
+        int | None, "The most items that a unit counts for, if this is bounded."
+    ] = None,
+    neighbours: Annotated[str, "What privacy hides."] = "add-or-remove",
+    split: Annotated[str | None, "The share of ε for selecting."] = None,
     json: JSON = False,
 ) -> None:
     """Print the expected error for an ε, or the ε that an error needs. Nothing is spent.
@@ -39,17 +50,20 @@ def plan(
     from dpgap.pipelines.plan import plan as make_plan
     from dpgap.releases.plain import number
 
-    neighbours = stated.pop("neighbours")
-    counting = read_counting({"neighbours": neighbours, "max_items": stated["max_items"]})
+    counting = read_counting(Counting(neighbours=neighbours, max_items=max_items))
     made = make_plan(
+        k=k,
         epsilon=epsilon,
         error=None if error is None else float(rational("error", error)),
         method=method,
-        monotonic=counting.is_monotonic,
         select=select,
-        counts=None if counts is None else _by_rank(counts),
+        adaptive=adaptive,
         items=items,
-        **stated,
+        counts=None if counts is None else _by_rank(counts),
+        delta=delta,
+        max_items=max_items,
+        monotonic=counting.is_monotonic,
+        split=split,
     )
     if json:
         rows = []

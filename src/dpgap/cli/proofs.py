@@ -84,7 +84,7 @@ def prove_addressed(address: str, claimed: Claimed, as_json: bool) -> None:
     """Prove or refute the mechanism at an address."""
     from dpgap.proof import Stepwise, prove, prove_every
     from dpgap.proof.addresses import made_at, sample_of
-    from dpgap.proof.checker.proving import stated
+    from dpgap.proof.checker.proving import stated_number
 
     claimed = claimed._replace(n=3 if claimed.n is None else claimed.n)
     given = [name for name in ("epsilon", "sensitivity") if getattr(claimed, name) is not None]
@@ -97,7 +97,7 @@ def prove_addressed(address: str, claimed: Claimed, as_json: bool) -> None:
             proof, many = prove_every(mechanism, ties=claimed.ties), "every n"
         else:
             proof, many = prove(mechanism, **claimed._asdict()), f"n = {claimed.n}"
-        epsilon = stated(sample, "epsilon", claimed.epsilon)
+        epsilon = stated_number(sample, "epsilon", claimed.epsilon)
     row = json.dumps(
         {"address": address, "n": many, "epsilon": epsilon} | _of_proof(proof), default=str
     )

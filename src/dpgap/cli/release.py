@@ -4,12 +4,11 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
-from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -20,7 +19,6 @@ from dpgap.cli.commands import (
     JSON,
     Force,
     PageTitle,
-    keyword_option,
     let_go_if_broken,
     message_of,
     notes,
@@ -30,16 +28,7 @@ from dpgap.cli.commands import (
     say_error,
 )
 from dpgap.printable import printable
-from dpgap.question import (
-    COUNTING,
-    Above,
-    Amounts,
-    OfAll,
-    TopK,
-    hints_of,
-    read_wanted,
-    stated_counting,
-)
+from dpgap.question import Counting, Question, read_question
 
 if TYPE_CHECKING:
     from dpgap.budget.ledger import LedgerAccount
@@ -267,14 +256,12 @@ def _content(file: str) -> bytes:
 # --------------------------------------------------------------------------------------------------
 
 
-_ROWS = "Which rows, and how much of a unit counts"
 _NO_DOMAIN = (
     "state the items: --domain FILE (public, one on each line); or, without a list, "
     "--max-items 3 --delta 1e-6"
 )
 _NO_LEDGER = "Nothing remembers this ε: add your runs up, or use --ledger."
 
-_MAIN = ("unit", "item", "domain", "neighbours")
 TABLE = Annotated[
     str,
     typer.Argument(
@@ -282,28 +269,132 @@ TABLE = Annotated[
         help="Parquet, CSV, JSON lines or FIMI .dat, also .gz; or postgresql://…/db?table=sales.",
     ),
 ]
+EPSILON = Annotated[
+    str,
+    'The privacy budget ε that the whole answer costs: a number, or text as "0.7" or "2/3".',
+]
+
+_counts = partial(option, panel="Which rows, and how much of a unit counts")
 
 
-def _options(needed: Sequence[str], *others: Iterable[str]) -> list[Parameter]:
-    """Options of a question, without those of payment; needed options come first."""
-    rows, left_out = {*COUNTING} - {*_MAIN}, ("fresh", *needed)
-    more = (name for names in others for name in names if name not in left_out)
-    made = [keyword_option(name, needed=True) for name in needed]
-    return made + [keyword_option(name, _ROWS if name in rows else None) for name in more]
+class TableOptions(NamedTuple):
+    """Options about the units and rows of a table."""
+
+    unit: Annotated[
+        str | None, 'The column that names the unit of each row; or "row", or "line".'
+    ] = None
+    neighbours: Annotated[str, "What privacy hides."] = "add-or-remove"
+    where: Annotated[
+        str | None,
+        _counts("Which rows count, such as \"country = 'CH' and amount >= 10\"."),
+    ] = None
+    encoding: Annotated[
+        str | None,
+        _counts(
+            "How the text of a CSV file is encoded, unless it is UTF-8: "
+            '"latin-1", "cp1252" or "utf-16".'
+        ),
+    ] = None
+    decimal: Annotated[
+        str | None,
+        _counts('The decimal mark of numbers in the text of a file: "." or ",".'),
+    ] = None
 
 
-OPTIONS = {
-    "top-k": _options(["k", "epsilon"], COUNTING, hints_of(TopK)),
-    "above": _options(["threshold", "epsilon"], COUNTING, hints_of(Above)),
-    "count": _options(["epsilon"], hints_of(OfAll)),
-    "total": _options(["epsilon", "sum", "at_most"], hints_of(OfAll), hints_of(Amounts)),
-}
-SUMMARIES = {
-    "top-k": "Find the k items with the most units or the largest sums, with error bars.",
-    "above": "Find items above a threshold, in a fresh random order, with estimates and gaps.",
-    "count": "Count the units of a table, with an interval.",
-    "total": "Add up a column of a table, each unit cut off at public ends, with an interval.",
-}
+class ItemOptions(NamedTuple):
+    """Options about items and groups, and how much of a unit counts."""
+
+    item: Annotated[str | None, "The column whose values are counted."] = None
+    domain: Annotated[
+        str | None,
+        "The public items: a list A,B, a range 0..16469, a file of items, "
+        '"items.parquet:column", in a database also "table:column"; without it, all items that '
+        "occur count (needs --delta and --max-items).",
+    ] = None
+    max_items: Annotated[
+        int | None,
+        _counts(
+            "The most items that a unit counts for; if it has more, this many are drawn at random."
+        ),
+    ] = None
+    by: Annotated[str | None, _counts("The column of the groups: each group gets an answer.")] = (
+        None
+    )
+    groups: Annotated[
+        str | None,
+        _counts("The public groups, in the order of the answer: a list CH,DE,FR or groups.txt."),
+    ] = None
+    max_groups: Annotated[
+        int | None,
+        _counts("The most groups that a unit counts in; --by needs it, unless the unit is a row."),
+    ] = None
+    sum: Annotated[
+        str | None, _counts("The column whose amounts are added up, instead of counting units.")
+    ] = None
+    at_most: Annotated[str | None, _counts("With --sum: the most that a unit adds to a sum.")] = (
+        None
+    )
+    at_least: Annotated[
+        str, _counts("With --sum: the least that a unit adds to a sum, 0 or below.")
+    ] = "0"
+    step: Annotated[str, _counts("With --sum: what each row's amount is rounded to.")] = "0.01"
+
+    def counting(self, rows: TableOptions) -> Counting:
+        """What is counted; lists in one word are read."""
+        domain: Any = self.domain
+        if domain is not None and _is_list(domain):
+            domain = _names(domain)
+        return Counting(
+            unit=rows.unit,
+            item=self.item,
+            domain=domain,
+            max_items=self.max_items,
+            by=self.by,
+            groups=None if self.groups is None else _groups(self.groups),
+            max_groups=self.max_groups,
+            sum=self.sum,
+            at_most=self.at_most,
+            at_least=self.at_least,
+            step=self.step,
+            where=rows.where,
+            neighbours=rows.neighbours,
+            encoding=rows.encoding,
+            decimal=rows.decimal,
+        )
+
+
+class AnswerOptions(NamedTuple):
+    """Options about how items are found."""
+
+    delta: Annotated[
+        str,
+        "Without a --domain: the chance that an item of only one unit is shown, such as 1e-6.",
+    ] = "0"
+    method: Annotated[
+        str,
+        '"best": it chooses the route; "paper": as in the paper; "histogram": all items measured '
+        'at once, for --max-items only; for a top k also "joint": as a set, and "ranked": ranked, '
+        "with gaps.",
+    ] = "best"
+    split: Annotated[str | None, "The share of ε for selecting."] = None
+
+
+def _is_list(text: str) -> bool:
+    """Whether text is a list such as fig,pea; not if there is such a file, or a column of one."""
+    return "," in text and not any(map(os.path.isfile, (text, text.rpartition(":")[0])))
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
+
+
+def _groups(text: str) -> list[Any]:
+    """Groups from a list in one word, or from a file."""
+    if "," in text or not Path(text).is_file():
+        return list(_names(text))
+    from dpgap.data.domain import read_domain
+
+    return list(read_domain(text).labels)
 
 
 _pays = partial(option, panel="Who pays")
@@ -331,45 +422,115 @@ class Payer(NamedTuple):
         return Ledger(self.ledger).account(self.dataset).of(reason=self.reason, key=self.key)
 
 
-def _groups(stated: str) -> list[Any]:
-    """Groups from a list in one word, or from a file."""
-    if "," in stated or not Path(stated).is_file():
-        return [group.strip() for group in stated.split(",")]
-    from dpgap.data.domain import read_domain
+def top_k(
+    table: TABLE,
+    k: Annotated[int, option("How many items to find.", "-k", "--k")],
+    epsilon: EPSILON,
+    rows: TableOptions,
+    items: ItemOptions,
+    answering: AnswerOptions,
+    payer: Payer,
+    output: Output,
+) -> None:
+    """Find the k items with the most units or the largest sums, with error bars."""
+    question = read_question(
+        "top-k",
+        k=k,
+        epsilon=epsilon,
+        delta=answering.delta,
+        method=answering.method,
+        split=answering.split,
+    )
+    release(question, table, items.counting(rows), items.domain, payer, output)
 
-    return list(read_domain(stated).labels)
+
+def above(
+    table: TABLE,
+    threshold: Annotated[str, "The count, or the sum, that an item must have."],
+    epsilon: EPSILON,
+    rows: TableOptions,
+    items: ItemOptions,
+    answering: AnswerOptions,
+    payer: Payer,
+    output: Output,
+    k: Annotated[int | None, option("How many items to find.", "-k", "--k")] = None,
+    adaptive: Annotated[
+        bool,
+        option(
+            "Whether to pay less for items far above the threshold, so that more than k may be "
+            "found.",
+            "--adaptive/--plain",
+        ),
+    ] = True,
+) -> None:
+    """Find items above a threshold, in a fresh random order, with estimates and gaps."""
+    question = read_question(
+        "above",
+        k=k,
+        threshold=threshold,
+        epsilon=epsilon,
+        delta=answering.delta,
+        adaptive=adaptive,
+        method=answering.method,
+        split=answering.split,
+        decimal=rows.decimal,
+    )
+    release(question, table, items.counting(rows), items.domain, payer, output)
 
 
-def release(kind: str, file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
+def count(table: TABLE, epsilon: EPSILON, rows: TableOptions, payer: Payer, output: Output) -> None:
+    """Count the units of a table, with an interval."""
+    question = read_question("count", epsilon=epsilon)
+    release(question, table, ItemOptions().counting(rows), None, payer, output)
+
+
+def total(
+    table: TABLE,
+    sum: Annotated[str, _counts("The column whose amounts are added up.")],
+    at_most: Annotated[str, _counts("The most that a unit adds to the total.")],
+    epsilon: EPSILON,
+    rows: TableOptions,
+    payer: Payer,
+    output: Output,
+    at_least: Annotated[str, _counts("The least that a unit adds to the total, 0 or below.")] = "0",
+    step: Annotated[str, _counts("What each row's amount is rounded to.")] = "0.01",
+) -> None:
+    """Add up a column of a table, each unit cut off at public ends, with an interval."""
+    question = read_question("total", epsilon=epsilon)
+    amounts = ItemOptions(sum=sum, at_most=at_most, at_least=at_least, step=step)
+    release(question, table, amounts.counting(rows), None, payer, output)
+
+
+def release(
+    question: Question,
+    table: str,
+    counting: Counting,
+    domain: str | None,
+    payer: Payer,
+    output: Output,
+) -> None:
     """Charge and release; then show the paid release, even if files cannot be written."""
-    said = stated_counting(stated)
-    is_bounded = "max_items" in said and stated["delta"] != "0"
-    is_of_all = kind in ("count", "total")
-    if not is_of_all and "domain" not in said and not is_bounded:
+    is_bounded = counting.max_items is not None and question.delta != 0
+    if not question.is_of_all and domain is None and not is_bounded:
         raise ValueError(_NO_DOMAIN)
-    domain = said.get("domain", "")
-    files = output.files(partial(input_files, file, domain, payer.ledger))
-    if "groups" in said:
-        said["groups"] = _groups(said["groups"])
-    if "," in domain and not any(map(os.path.isfile, (domain, domain.rpartition(":")[0]))):
-        said["domain"] = _groups(domain)
-    from dpgap.data.counts import counts, units_of
+    files = output.files(partial(input_files, table, domain or "", payer.ledger))
+    from dpgap.data.counts import count_items, units_of
     from dpgap.data.private_counts import errors_without_answers
 
     # While the engine counts, Python loads the other modules.
     with notes(), ThreadPoolExecutor(1) as background, progress("Counting …"):
-        count_table: Any = units_of if is_of_all else counts
-        counting = background.submit(count_table, file, **said)
+        count_table = units_of if question.is_of_all else count_items
+        counted = background.submit(count_table, table, counting)
         account = payer.account()
         from dpgap.pipelines.tables import answer, warn_of_weak_promise
         from dpgap.releases.text import shown, to_json
 
-        answers = counting.result()
-    wanted = read_wanted(kind, stated)
+        answers = counted.result()
     with notes():
-        warn_of_weak_promise(wanted)
-        made = errors_without_answers(answer)(wanted, answers, account, payer.fresh)
-    remaining, whose = None, "" if account is None else f"for you in data set {account.dataset!r}"
+        warn_of_weak_promise(question)
+        made = errors_without_answers(answer)(question, answers, account, payer.fresh)
+    remaining = None
+    payer_words = "" if account is None else f"for you in data set {account.dataset!r}"
     with suppress(Exception, KeyboardInterrupt):  # the ledger may not be reachable now
         remaining = made.remaining if account is None else account.remaining
     as_object = partial(to_json, made, remaining)
@@ -377,6 +538,6 @@ def release(kind: str, file: TABLE, stated: dict[str, Any], payer: Payer, output
     for each, target in files.items():
         render = partial(output.rendered, each, made)
         puts.append((f"{target.path} could not be written", target.write, render))
-    note = "" if whose else _NO_LEDGER
-    printed = as_object if output.json else partial(shown, made, remaining, whose, note)
+    note = _NO_LEDGER if account is None else ""
+    printed = as_object if output.json else partial(shown, made, remaining, payer_words, note)
     deliver([*puts, ("the release could not be printed", say, printed)], as_object)

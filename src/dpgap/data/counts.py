@@ -7,12 +7,12 @@ the table, the counts stay there; otherwise they are fetched into memory.
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import narwhals as nw
 import numpy as np
@@ -47,18 +47,13 @@ from dpgap.data.private_counts import (
 )
 from dpgap.data.sources import Families, Frame, Source
 from dpgap.data.values import arrow_texts, each_value, is_number, number_of
-from dpgap.question import (
-    OBSERVED,
-    CountOptions,
-    Neighbours,
-    Question,
-    read_counting,
-    require_options,
-    takes,
-)
+from dpgap.exact.parameters import Rational
+from dpgap.question import OBSERVED, Counting, Neighbours, Question, read_counting
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoFrame
+
+    from dpgap.question import DomainLike
 
 
 # --------------------------------------------------------------------------------------------------
@@ -307,14 +302,65 @@ _NO_DOMAIN = "domain could not be read"
 
 
 @overload
-def counts(table: Table, *, by: None = None, **counting: Unpack[CountOptions]) -> PrivateCounts: ...
+def counts(
+    table: Table,
+    *,
+    unit: str | None = None,
+    item: str | None = None,
+    domain: "DomainLike | None" = None,
+    max_items: int | None = None,
+    by: None = None,
+    groups: Iterable[object] | None = None,
+    max_groups: int | None = None,
+    sum: str | None = None,
+    at_most: Rational | None = None,
+    at_least: Rational = 0,
+    step: Rational = "0.01",
+    where: str | None = None,
+    neighbours: str = "add-or-remove",
+    encoding: str | None = None,
+    decimal: str | None = None,
+) -> PrivateCounts: ...
 @overload
-def counts(table: Table, *, by: str, **counting: Unpack[CountOptions]) -> CountsByGroup: ...
+def counts(
+    table: Table,
+    *,
+    unit: str | None = None,
+    item: str | None = None,
+    domain: "DomainLike | None" = None,
+    max_items: int | None = None,
+    by: str,
+    groups: Iterable[object] | None = None,
+    max_groups: int | None = None,
+    sum: str | None = None,
+    at_most: Rational | None = None,
+    at_least: Rational = 0,
+    step: Rational = "0.01",
+    where: str | None = None,
+    neighbours: str = "add-or-remove",
+    encoding: str | None = None,
+    decimal: str | None = None,
+) -> CountsByGroup: ...
 @public
 @errors_without_answers
-@takes(CountOptions)
 def counts(
-    table: Table, *, by: str | None = None, **counting: Unpack[CountOptions]
+    table: Table,
+    *,
+    unit: str | None = None,
+    item: str | None = None,
+    domain: "DomainLike | None" = None,
+    max_items: int | None = None,
+    by: str | None = None,
+    groups: Iterable[object] | None = None,
+    max_groups: int | None = None,
+    sum: str | None = None,
+    at_most: Rational | None = None,
+    at_least: Rational = 0,
+    step: Rational = "0.01",
+    where: str | None = None,
+    neighbours: str = "add-or-remove",
+    encoding: str | None = None,
+    decimal: str | None = None,
 ) -> PrivateCounts | CountsByGroup:
     """Count the distinct units of every item of a public domain, to ask about them several times.
 
@@ -325,28 +371,90 @@ def counts(
     table
         A frame (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis), the path of a file (Parquet, CSV,
         JSON lines, FIMI .dat), the address of a table such as "postgresql://…/db?table=sales".
+    unit
+        The column that names the unit of each row; or "row", or "line". All rows with the same
+        value are protected together. "row" protects single rows; "line", lines of a FIMI file.
+    item
+        The column whose values are counted.
+    domain
+        The public items: a list, a range, a file of items, "items.parquet:column", in a database
+        also "table:column", or a frame of one column; without it, all items that occur count
+        (needs `max_items`). The list must not be read from the private table.
+    max_items
+        The most items that a unit counts for; if it has more, this many are drawn at random. A
+        smaller number means less noise, but lower counts if units have more items. With `by` it is
+        the most pairs of group and item.
     by
-        The column of the groups. The result has the counts of each group.
-    {options}
+        The column of the groups: each group gets an answer.
+    groups
+        The public groups, in the order of the answer: a list.
+    max_groups
+        The most groups that a unit counts in; `by` needs it, unless the unit is a row. 1: each unit
+        counts in one group only, drawn at random. More than one divides ε among them.
+    sum
+        The column whose amounts are added up, instead of counting units.
+    at_most
+        With `sum`: the most that a unit adds to a sum. The noise grows with it.
+    at_least
+        With `sum`: the least that a unit adds to a sum, 0 or below.
+    step
+        With `sum`: what each row's amount is rounded to.
+    where
+        Which rows count, such as "country = 'CH' and amount >= 10". It has columns, numbers,
+        'text', = != < <= > >=, in (…), between, like, is null, and, or, not; and for dates in text
+        "day(ordered, 'DD.MM.YYYY') >= '2024-01-31'".
+    neighbours
+        What privacy hides. "add-or-remove": whether a unit is in the table. "replace": what a
+        unit's rows are, but not how many units there are; with twice the noise.
+    encoding
+        How the text of a CSV file is encoded, unless it is UTF-8: "latin-1", "cp1252" or "utf-16".
+        If you state one, even "utf-8", a field that cannot be decoded is a missing value.
+        Otherwise such a file is refused.
+    decimal
+        The decimal mark of numbers in the text of a file: "." or ",". With ",", 1.234,56 and
+        1 234,56 are numbers. A sum over a file with semicolons needs it; else the default is ".".
 
     >>> import pandas
     >>> sold = pandas.DataFrame({"who": [1, 1, 2, None], "what": ["fig", "fig", "fig", "pea"]})
     >>> counts(sold, unit="who", item="what", domain=["fig", "pea", "oat"])
     <private answers: 3 items, sensitivity 1, monotonic>
     """
-    require_options("counts", counting, CountOptions)
-    unit, item, domain = counting.get("unit"), counting.get("item"), counting.get("domain")
-    for column, stated, name in ((item, domain, "domain"), (by, counting.get("groups"), "groups")):
-        if stated is not None:
-            refuse_own_column(table, column, stated, name)
-    is_row = unit == "row" and not sources.is_fimi(table)
-    asked = read_counting({**counting, "by": by}, is_unknown=domain is None, is_row=is_row)
-    groups = None if by is None else read_groups(counting.get("groups"))
+    counting = Counting(
+        unit=unit,
+        item=item,
+        domain=domain,
+        max_items=max_items,
+        by=by,
+        groups=groups,
+        max_groups=max_groups,
+        sum=sum,
+        at_most=at_most,
+        at_least=at_least,
+        step=step,
+        where=where,
+        neighbours=neighbours,
+        encoding=encoding,
+        decimal=decimal,
+    )
+    return count_items(table, counting)
+
+
+@errors_without_answers
+def count_items(table: Table, counting: Counting) -> PrivateCounts | CountsByGroup:
+    """Count the distinct units of every item, or add up their amounts."""
+    by, domain = counting.by, counting.domain
+    if domain is not None:
+        refuse_own_column(table, counting.item, domain, "domain")
+    if counting.groups is not None:
+        refuse_own_column(table, by, counting.groups, "groups")
+    is_row = counting.unit == "row" and not sources.is_fimi(table)
+    asked = read_counting(counting, is_unknown=domain is None, is_row=is_row)
+    groups = None if by is None else read_groups(counting.groups)
     if groups is not None:
         asked = asked.among(len(groups.labels), groups.digest)
     with ExitStack() as resources:
-        source = find(table, unit, item, domain, asked, resources)
-        _require_decimal(table, asked, counting.get("decimal"))
+        source = find(table, counting.unit, counting.item, domain, asked, resources)
+        _require_decimal(table, asked, counting.decimal)
         frame, asked, engine, rows = open_rows(source, asked, resources)
         # A domain may be a frame in the table's engine, unless there are groups.
         is_apart = source.database is not None and source.domain_address is None
@@ -367,16 +475,16 @@ def counts(
 
 
 @errors_without_answers
-def units_of(table: Table, **counting: Any) -> PrivateCounts:
+def units_of(table: Table, counting: Counting) -> PrivateCounts:
     """Count all distinct units, or add up their amounts, as the one item of a domain.
 
-    Parameters are as for `counts`. Of a FIMI file, lines with at least one word are counted.
+    Of a FIMI file, lines with at least one word are counted.
     """
-    asked, unit = read_counting(counting), counting.get("unit")
+    asked = read_counting(counting)
     with ExitStack() as resources:
-        item = "row" if unit is None else unit
-        source = find(table, unit, item, None, asked, resources)
-        _require_decimal(table, asked, counting.get("decimal"))
+        item = "row" if counting.unit is None else counting.unit
+        source = find(table, counting.unit, item, None, asked, resources)
+        _require_decimal(table, asked, counting.decimal)
         _, asked, engine, rows = open_rows(source, asked, resources)
         roles = {role: name for role, name in roles_of(source, asked).items() if role != "item"}
         found = _fetch_total(rows, engine, roles, asked)

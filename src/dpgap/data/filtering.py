@@ -250,7 +250,7 @@ class _Rows:
         text = nw.col(name)
         if database_of(self._frame) == "postgres":  # without the padding of text of a fixed width
             text = text + ""
-        elif self._schema[name] != nw.String:
+        elif self._kind.is_duckdb() or self._schema[name] != nw.String:  # in DuckDB it may be JSON
             text = text.cast(nw.String)
         if literal is bool:
             return truths_in_text(text)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar, get_origin, get_type_hints
 
 from dpgap.exact.parameters import positive_rational, rational
-from dpgap.question import COUNTING, KEYWORDS, Reading, Whose, read_counting
+from dpgap.question import Counting, Neighbours, read_counting, read_decimal, read_encoding
 
 # --------------------------------------------------------------------------------------------------
 # The lines of keys in a TOML file, so that a fault can name its line.
@@ -125,11 +125,6 @@ _table = _check(lambda it: isinstance(it, Mapping), "a table")
 _positive = partial(positive_rational, "it")
 
 
-def _keyword(name: str) -> Check:
-    """A check of a value as every call checks it."""
-    return partial(KEYWORDS[name].read or str, "it")
-
-
 def _key(value: Any) -> str:
     """A key that nobody can guess: with it, anybody could sign a steward's session cookie."""
     digits: str = _digits(value)
@@ -205,9 +200,9 @@ _LARGEST = 4 << 20
 _SHOWN = 50
 _PASSWORD = re.compile("://[^/@]*:[^/@]+@")
 
-_OF_A_TABLE = (*Whose.__annotations__, *Reading.__annotations__)
+_OF_A_TABLE = ("unit", "neighbours", "encoding", "decimal")
 """The keywords that a data set states for all its topics."""
-_OF_A_TOPIC = tuple(name for name in COUNTING if name not in _OF_A_TABLE)
+_OF_A_TOPIC = tuple([it.name for it in fields(Counting) if it.name not in _OF_A_TABLE])
 """The keywords that a topic may state; `read_counting` and `dpgap.counts` check them."""
 _OF_ALL = ("where", "sum", "at_most", "at_least", "step")
 """The keywords that a topic without an item may state."""
@@ -229,8 +224,8 @@ class FileFaults(ValueError):  # noqa: N818 - it says what they are
 class Topic:
     """One thing that can be asked about, counted once: an item with its bounds, or all units."""
 
-    counting: Mapping[str, Any]
-    """The keywords of `dpgap.counts`, in addition to those of the data set and the item."""
+    counting: Counting
+    """What is counted, of the table of the data set."""
     item: str | None
     """The column of the items; None: the number of units, or a total."""
     line: int
@@ -244,12 +239,12 @@ class Topic:
         """If the topic is about all units, the only kind of question: "count" or "total"."""
         if self.item is not None:
             return None
-        return "total" if "sum" in self.counting else "count"
+        return "count" if self.counting.sum is None else "total"
 
     @property
     def has_unknown_items(self) -> bool:
         """Whether items are not stated; then a question needs a δ."""
-        return self.item is not None and self.counting.get("domain") is None
+        return self.item is not None and self.counting.domain is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,9 +256,9 @@ class ListedData:
     title: Annotated[str, _words] = ""
     table: Annotated[str, _address]
     unit: Annotated[str, _words]
-    neighbours: Annotated[str, _keyword("neighbours")] = "add-or-remove"
-    encoding: Annotated[str | None, _keyword("encoding")] = None
-    decimal: Annotated[str | None, _keyword("decimal")] = None
+    neighbours: Annotated[str, partial(Neighbours.read, "it")] = "add-or-remove"
+    encoding: Annotated[str | None, partial(read_encoding, "it")] = None
+    decimal: Annotated[str | None, partial(read_decimal, "it")] = None
     """The decimal mark of numbers in text; None: not stated."""
     budget: Annotated[str, _spelt] = ""
     """Its name in the ledger."""
@@ -281,11 +276,6 @@ class ListedData:
     megabytes: Annotated[int, _counting] = 1000
     """The largest size of the archive."""
     topics: Annotated[Mapping[str, Topic], _several(_table)]
-
-    @property
-    def whose(self) -> dict[str, Any]:
-        """The keywords of `dpgap.counts` that hold for all topics."""
-        return {it: getattr(self, it) for it in _OF_A_TABLE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -448,26 +438,37 @@ class _FileReader:
         )
 
     def _topic(self, content: Mapping[str, Any], here: KeyPath, data: ListedData) -> Topic:
-        said = {name: content[name] for name in _OF_A_TOPIC if name in content}
-        item = said.pop("item", None)
-        if item is None and said.keys() - {*_OF_ALL}:
+        stated = {name: content[name] for name in _OF_A_TOPIC if name in content}
+        item = stated.get("item")
+        if item is None and stated.keys() - {"item", *_OF_ALL}:
             words = "must name its item; a topic without one has only a filter and a sum"
             self._fault(here, words)
-        is_unknown = item is not None and "domain" not in said
-        if is_unknown and not (data.delta and "max_items" in said):
+        is_unknown = item is not None and "domain" not in stated
+        if is_unknown and not (data.delta and "max_items" in stated):
             self._fault(here, "must have a domain; or max_items, and its data set a delta")
+        counting = Counting(
+            unit=data.unit,
+            neighbours=data.neighbours,
+            encoding=data.encoding,
+            decimal=data.decimal,
+            **stated,
+        )
         cuts: tuple[str, ...] = ()
         try:
-            stated = {**said, **data.whose, "item": item}
             is_row = data.unit == "row"
-            cuts = tuple(read_counting(stated, is_unknown=is_unknown, is_row=is_row).cuts())
+            cuts = tuple(read_counting(counting, is_unknown=is_unknown, is_row=is_row).cuts())
         except (ValueError, TypeError) as error:
             self._fault(here, f"cannot be counted: {error}")
-        if isinstance(said.get("domain"), str):
-            said["domain"] = self._place(said["domain"])
-        known = {"counting": said, "item": item, "line": line_of(here, self.lines), "words": cuts}
+        if isinstance(counting.domain, str):
+            counting = replace(counting, domain=self._place(counting.domain))
+        known = {
+            "counting": counting,
+            "item": item,
+            "line": line_of(here, self.lines),
+            "words": cuts,
+        }
         topic = self._listed(Topic, content, here, _OF_A_TOPIC, **known)
-        of_all = f"total of {said['sum']}" if "sum" in said else "how many"
+        of_all = "how many" if counting.sum is None else f"total of {counting.sum}"
         return replace(topic, title=topic.title or item or of_all)
 
     def _listed(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dpgap.data.counts import counts, units_of
+from dpgap.data.counts import count_items, units_of
 from dpgap.data.private_counts import CountsByGroup, CountsInMemory, Integers, PrivateCounts
 from dpgap.desk.config import FileFaults, ListedData, StewardsFile, Topic
 from dpgap.desk.middleware import Refused
@@ -98,10 +98,9 @@ def _in_memory(facts: PrivateCounts, labels: Sequence[Any], counts: Integers) ->
 
 
 def _count(data: ListedData, topic: Topic) -> Any:
-    counting = {**data.whose, **topic.counting}
     if topic.item is None:
-        return units_of(data.table, **counting)
-    found = counts(data.table, item=topic.item, **{"domain": None, **counting})
+        return units_of(data.table, topic.counting)
+    found = count_items(data.table, topic.counting)
     if isinstance(found, CountsByGroup) or found.unknown:
         return found
     if found.labels is None or len(found) > _FEW:

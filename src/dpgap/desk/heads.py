@@ -137,7 +137,10 @@ class Heads:
                 database.execute(_KEYS)
                 yield database
         except (OSError, sqlite3.Error):
-            raise LedgerError(f"the heads in {self._file} cannot be read or written") from None
+            raise LedgerError(
+                f"the heads in {self._file} cannot be read or written",
+                f"cannot be compared with the spool: its {FILE} cannot be read or written",
+            ) from None
 
 
 def _has(rows: Rows, budget: str, head: Head) -> bool:
@@ -175,6 +178,7 @@ def _choice(trouble: str, where: str, budget: str, newest: Head, lost: Amount, i
         "or go on without the lost entries, and count what they spent as spent:",
     ]
     if is_new:
+        lines.append("open it anew as it was, also with its --delta, --table and --unit:")
         lines.append(f"  dpgap ledger create {place} --epsilon TOTAL")
     lines.append(
         f"  dpgap ledger accept {place} --head {newest.hash} {amount} --reason 'what happened'"

@@ -84,8 +84,10 @@ def refusal_of(error: Exception) -> Refused | None:
     if isinstance(error, RefusedRequest):
         return Refused(409, _KEY_USED if isinstance(error, KeyUsed) else _OTHER_TABLE)
     if isinstance(error, WrongClock):
+        log.error("%s", printable(str(error)))
         return Refused(503, printable(str(error)))
     if isinstance(error, PutBack):
+        log.error("the ledger lacks entries that this desk has seen")
         return Refused(503, _PUT_BACK)
     if isinstance(error, LedgerError):
         note_error(error)

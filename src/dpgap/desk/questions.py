@@ -3,7 +3,7 @@
 Offers are for the ε of the question, and for smaller and larger ε. They depend only on public
 facts: the question, the steward's file and the remaining budget.
 
->>> FilledForm.read({"topic": "products", "k": "3", "epsilon": "1/2"}).wanted.epsilon
+>>> FilledForm.read({"topic": "products", "k": "3", "epsilon": "1/2"}).question.epsilon
 Fraction(1, 2)
 >>> FilledForm.read({"topic": "products", "k": "3; drop table"})
 Traceback (most recent call last):
@@ -32,7 +32,7 @@ from dpgap.question import (
     KINDS,
     Question,
     one_of,
-    read_wanted,
+    read_question,
     refuse_thousands,
     weak_promises,
 )
@@ -82,7 +82,7 @@ class FilledForm:
 
     said: Mapping[str, str]
     """The fields of its form."""
-    wanted: Question
+    question: Question
     fresh: bool
 
     @classmethod
@@ -93,7 +93,7 @@ class FilledForm:
         """
         text = {name: said.get(name, default) for name, default in DEFAULTS.items()}
         if decimal == ",":
-            refuse_thousands({"threshold": text["threshold"]})
+            refuse_thousands("threshold", text["threshold"])
             text |= {name: _without_comma(text[name]) for name in ("threshold", "epsilon", "delta")}
         kind, k, sizes = one_of("kind", text["kind"], KINDS), text["k"], text["sizes"].strip()
         if not (k.isascii() and k.isdigit() and len(k) <= 4 and 1 <= int(k) <= _MOST):
@@ -105,21 +105,23 @@ class FilledForm:
         fresh = one_of("fresh", text["fresh"], ("", "yes"))
         if sizes and not _SIZES.fullmatch(sizes):
             raise ValueError("sizes must be ranks and counts such as 1:9000, 10:2000")
-        stated: dict[str, Any] = {"epsilon": exact["epsilon"]}
-        if kind in ("top-k", "above"):
-            stated |= {"k": int(k), "delta": exact["delta"], "method": text["method"]}
-        if kind == "above":
-            stated["threshold"] = exact["threshold"]
-        wanted = read_wanted(kind, stated)
+        question = read_question(
+            kind,
+            epsilon=exact["epsilon"],
+            k=int(k),
+            threshold=exact["threshold"],
+            delta=exact["delta"],
+            method=text["method"],
+        )
         texts = {name: text_of(value) for name, value in exact.items()}
         plain = {"k": str(int(k)), "sizes": sizes}
-        return cls({**text, **texts, **plain}, wanted, fresh == "yes")
+        return cls({**text, **texts, **plain}, question, fresh == "yes")
 
 
 @errors_without_answers
 def ask(form: FilledForm, answers: Any, account: Account) -> Any:
     """Ask these counts and charge the account; a release, or an error that says why not."""
-    return answer(form.wanted, answers, account, form.fresh)
+    return answer(form.question, answers, account, form.fresh)
 
 
 def text_of(value: Fraction) -> str:
@@ -201,7 +203,7 @@ def offers(form: FilledForm, facts: PrivateCounts, left: Amount, least: Fraction
     cached.
     """
     rows = []
-    question = form.wanted.about(facts.origin or Question())
+    question = form.question.about(facts.origin or Question())
     public = PublicFacts.of(facts)
     for share in _STEPS:
         cost = Amount(share * question.epsilon, question.delta)

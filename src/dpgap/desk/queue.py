@@ -220,7 +220,8 @@ class Desk:
             )
         try:
             return Slip(self.spool.folders[self.spool.id])
-        except OSError:
+        except OSError as error:
+            log.error("the spool cannot be written: %s", error.strerror)
             raise Refused(503, "The spool cannot be written now: nothing is charged.") from None
 
     def settle(self, pending: Pending) -> Receipt:
@@ -371,7 +372,7 @@ class Desk:
     def require_enough(self, visitor: Visitor, data: ListedData, form: FilledForm) -> Fraction:
         """The least ε of a question; refuse a question with less."""
         least: Fraction = self.limit(visitor, data, "least_epsilon")
-        if form.wanted.epsilon < least:
+        if form.question.epsilon < least:
             raise Refused(422, f"epsilon must be at least {text_of(least)} for each question")
         return least
 
@@ -386,13 +387,13 @@ class Desk:
         topic = data.topics.get(form.said["topic"])
         if topic is None:
             raise Refused(422, "topic must be one that the data set lists")
-        if topic.of_all != (form.wanted.kind if form.wanted.is_of_all else None):
+        if topic.of_all != (form.question.kind if form.question.is_of_all else None):
             known = topic.of_all or "top-k' or 'above"
             raise Refused(422, f"kind must be '{known}' for this topic")
-        if topic.has_unknown_items != bool(form.wanted.delta):
+        if topic.has_unknown_items != bool(form.question.delta):
             raise Refused(422, "delta must be more than 0 where items are not stated, else 0")
         facts = (slot := self.counts.slot(data, topic)).facts
-        if not (facts.unknown or topic.of_all or (form.wanted.k or 1) <= len(facts)):
+        if not (facts.unknown or topic.of_all or (form.question.k or 1) <= len(facts)):
             raise Refused(422, f"k must be at most {len(facts)}: there are no more items")
         return slot
 
@@ -433,7 +434,7 @@ def require_same(entry: Entry, data: ListedData, form: FilledForm) -> None:
     """Refuse a form if the entry with its key is of another question."""
     before = entry.extra.get("question", {})
     is_same = before.get("dataset") == data.name and before.get("topic") == form.said["topic"]
-    if not is_same or FilledForm.read(before).wanted != form.wanted:
+    if not is_same or FilledForm.read(before).question != form.question:
         raise KeyUsed(f"entry {entry.number} has the key of this request, and another question")
 
 

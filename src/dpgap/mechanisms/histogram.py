@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap._package import public
+from dpgap.budget.cost import equal_part
 from dpgap.data.private_counts import (
     PrivateCounts,
     array_of,
@@ -99,7 +100,7 @@ class NoisyHistogram(ValueMechanism):
     grid: ExactOrNone = parameter(read_grid, default=None)
     law: GeometricNoise = derived(
         lambda self: law_on_grid(
-            GeometricNoise, self.grid, self.sensitivity, self.epsilon / self.reach
+            GeometricNoise, self.grid, self.sensitivity, equal_part(self.epsilon, self.reach)
         )
     )
 
@@ -135,7 +136,7 @@ class NoisyHistogram(ValueMechanism):
 
     @property
     def promise(self) -> Promise:
-        return Promise(self.epsilon, self.sensitivity, monotonic=False, reach=self.reach)
+        return Promise(self.cost, self.sensitivity, monotonic=False, reach=self.reach)
 
     def error(self, count: int = 1) -> MeasurementError:
         """The error of each noisy answer, if all of them are released; `count` has no effect."""

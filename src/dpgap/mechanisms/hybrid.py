@@ -16,6 +16,7 @@ from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 
 from dpgap._package import public
+from dpgap.budget.cost import Cost, equal_part
 from dpgap.data.private_counts import PrivateCounts, require_facts, require_reach
 from dpgap.exact.grid import Grid, Labels, read_grid
 from dpgap.exact.laws import MemorylessLaw, Noise, Scalar, Vector, least_whole
@@ -140,9 +141,15 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
             law=self.law.scaled(1 / grid.step),
         )
 
+    def cost_of(self, released: int) -> Cost:
+        """What `released` answers cost, and the line's share if it ended the ranking."""
+        compared = min(released + 1, self.k)
+        of_one = Cost.pure(equal_part(self.epsilon, self.k))
+        return self.cost.realised(of_one.times(compared))
+
     def spent(self, released: int) -> Fraction:
-        """The ε that `released` answers cost, plus the line's share if it ended the ranking."""
-        return self.epsilon * min(released + 1, self.k) / self.k
+        """The ε of this cost."""
+        return self.cost_of(released).pure_epsilon
 
     def run(self, answers: Vector, noise: Noise) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:
         """The algorithm: the winning indices, and each winner's lead over the first non-winner.
@@ -216,10 +223,10 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         distance = least_whole(estimate, is_enough)
         return (program.sensitivity + distance) * Grid(self.grid).step
 
-    def delta_of(self, prepared: Candidates) -> Fraction:
-        """The δ of a release of these answers: 0, unless their items are unknown."""
+    def cost_for(self, prepared: Candidates) -> Cost:
+        """The most that a release of these answers costs: with a δ if their items are unknown."""
         reach = prepared.reach if isinstance(prepared, InGroups) else None
-        return Fraction(0) if reach is None else self.delta(reach)
+        return self.cost if reach is None else self.cost.with_delta(self.delta(reach))
 
     def prepare(self, answers: Answers, labels: Labels = None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged.
@@ -240,15 +247,14 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         return draw_ranking(program, candidates, int(program.threshold))
 
     def _made(self, prepared: Candidates) -> HybridRelease:
-        return self.build(self.draw_paid(prepared).drawn, self.delta_of(prepared))
+        return self.build(self.draw_paid(prepared).drawn, self.cost_for(prepared))
 
-    def winners(self, drawn: Ranking, delta: Fraction = Fraction(0)) -> Winners:
-        """The drawn winners in the units of answers, for a guarantee with this δ."""
-        return ranked_winners(self, drawn, delta=delta)
+    def winners(self, drawn: Ranking, most: Cost | None = None) -> Winners:
+        """The drawn winners in the units of answers; `most` is what such a release can cost."""
+        return ranked_winners(self, drawn, self.cost if most is None else most)
 
-    def build(self, drawn: Ranking, delta: Fraction = Fraction(0)) -> HybridRelease:
+    def build(self, drawn: Ranking, most: Cost | None = None) -> HybridRelease:
         """The release of what was drawn."""
-        told, spent = self.winners(drawn, delta).selected(), self.spent(drawn.leads.size)
-        return HybridRelease(
-            self.epsilon, spent=spent, mechanisms=(MechanismUsed.of(self),), **told
-        )
+        winners = self.winners(drawn, most)
+        spent = self.cost_of(drawn.leads.size).with_delta(winners.promise.cost.delta)
+        return HybridRelease(spent, mechanisms=(MechanismUsed.of(self),), **winners.selected())

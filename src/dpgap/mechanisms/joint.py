@@ -195,7 +195,7 @@ class JointTopK(Selecting[Candidates, JointRelease]):
             drawn.labels,
             np.empty(0),
             Evidence.of([lead], [self.law]),
-            Promise(self.epsilon, self.sensitivity, self.monotonic),
+            Promise(self.cost, self.sensitivity, self.monotonic),
             lead,
         )
 
@@ -207,7 +207,7 @@ class JointTopK(Selecting[Candidates, JointRelease]):
             labels=told.labels,
             lead=drawn.lead * Grid(self.grid).width / 2,
             p_value=math.exp(-drawn.lead / self.half_step_law.scale),
-            epsilon=self.epsilon,
+            cost=self.cost,
             promise=told.promise,
             mechanisms=(MechanismUsed.of(self),),
         )

@@ -96,7 +96,7 @@ class ValueMechanism(Mechanism[Integers, MeasuredValues]):
         """The release of what was drawn."""
         return MeasuredValues(
             values=self.lengths(drawn),
-            epsilon=self.epsilon,
+            cost=self.cost,
             promise=self.promise,
             error=self.error(drawn.values.size),
             rounding=Grid(self.grid).rounding,
@@ -163,7 +163,7 @@ class Measurement(ValueMechanism, Generic[L]):
 
     @property
     def promise(self) -> Promise:
-        return Promise(self.epsilon, self.sensitivity, self.same_way)
+        return Promise(self.cost, self.sensitivity, self.same_way)
 
     def steps_of(self, values: ArrayLike | PrivateCounts) -> Integers:
         array = array_of(values, sensitivity=self.sensitivity, monotonic=self.same_way)
@@ -202,7 +202,7 @@ class Joint(Measurement[ShellNoise]):
 
     finer: ClassVar[int] = 16  # with so fine a grid, rounding up hardly widens intervals
 
-    def cost(self, noise: Vector, shifted: Vector) -> Scalar:
+    def joint_cost(self, noise: Vector, shifted: Vector) -> Scalar:
         """The cost of the alignment: it depends only on the largest coordinate."""
         return self.law(len(noise)).joint_cost(noise, shifted)
 

@@ -20,9 +20,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpgap.budget.account import Account, Request, pay
+from dpgap.budget.cost import Cost
 from dpgap.data.private_counts import PrivateCounts, errors_without_answers, redacted_repr
 from dpgap.estimates.certificates import Evidence
 from dpgap.exact.grid import MAX_STEPS, Grid, Labels
+from dpgap.exact.parameters import remembered
 from dpgap.exact.reals import Floats, Integers, without_float_errors
 from dpgap.releases.drawn import Drawn
 from dpgap.releases.release import Promise, Release
@@ -99,7 +101,6 @@ class Mechanism(ABC, Generic[P, R]):
 
     __slots__ = ()
     epsilon: Fraction
-    """The most that a release costs."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -119,13 +120,20 @@ class Mechanism(ABC, Generic[P, R]):
         drawn = self.draw_paid(prepared)
         return self.build(drawn.drawn if isinstance(drawn, Draw) else drawn)
 
-    def delta_of(self, prepared: P) -> Fraction:
-        """The δ of a release of these answers: 0, unless their items are unknown."""
-        return Fraction(0)
+    @property
+    @remembered
+    def cost(self) -> Cost:
+        """The most that a release costs."""
+        return Cost.pure(self.epsilon)
+
+    def cost_for(self, prepared: P) -> Cost:
+        """The most that a release of these answers costs: with a δ if their items are unknown."""
+        return self.cost
 
     def _release_prepared(self, prepared: P, account: Account | None) -> R:
         """Pay, draw, build and keep."""
-        request = Request(self.epsilon, self, self.delta_of(prepared))
+        most = self.cost_for(prepared)
+        request = Request(most.pure_epsilon, self, most.delta)
         return pay(account, request, partial(self._made, prepared))
 
 

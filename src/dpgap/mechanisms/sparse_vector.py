@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpgap._package import public
 from dpgap.budget.account import Account, BudgetExhausted, Request, Reservation, reserved, settle
+from dpgap.budget.cost import Cost, equal_part, split
 from dpgap.data.private_counts import (
     Chunk,
     Found,
@@ -139,16 +140,22 @@ def law_of(mechanism: "SparseVector", charge: Fraction) -> Law:
 
 def threshold_law_of(mechanism: "SparseVector") -> Law:
     """The noise of the threshold: its shift costs the threshold's share."""
-    return law_of(mechanism, mechanism.threshold_share * mechanism.epsilon)
+    return law_of(mechanism, shares_of(mechanism)[0])
+
+
+def shares_of(mechanism: "SparseVector") -> tuple[Fraction, Fraction]:
+    """The parts of ε for the threshold, and for all answers above."""
+    to_threshold, to_answers = split(mechanism.epsilon, mechanism.threshold_share)
+    return to_threshold, to_answers
 
 
 def branches_of(mechanism: "SparseVector") -> Iterator[Branch]:
     """The branches, cheapest first: each charges twice as much as the one before."""
     branches = mechanism.shape[0]
-    dearest = (1 - mechanism.threshold_share) * mechanism.epsilon / mechanism.k
+    dearest = equal_part(shares_of(mechanism)[1], mechanism.k)
     for number in range(1, branches + 1):
-        charge = dearest / (1 << (branches - number))
-        law = law_of(mechanism, charge if mechanism.monotonic else charge / 2)
+        charge = equal_part(dearest, 1 << (branches - number))
+        law = law_of(mechanism, charge if mechanism.monotonic else equal_part(charge, 2))
         margin = _margin(law, mechanism.threshold_law, Grid(mechanism.grid), number == branches)
         yield Branch(number, 1 << (number - 1), charge, law, margin)
 
@@ -272,19 +279,25 @@ class Run(ProcessBound):
         self._has_warned = False
         self._lock = threading.RLock()
         self._busy = False
-        self._reservation = reserved(account, Request(mechanism.epsilon, mechanism))
+        most = mechanism.cost
+        self._reservation = reserved(account, Request(most.pure_epsilon, mechanism, most.delta))
         if self._reservation is not None:
             _OPEN.add(self)
 
     @property
+    def cost(self) -> Cost:
+        """What the run did cost so far; the threshold's share is spent from the start."""
+        return self._mechanism.cost_of(self._used)
+
+    @property
     def spent(self) -> Fraction:
-        """The ε spent so far; the threshold's share is spent from the start."""
-        return self._mechanism.spent(self._used)
+        """The ε spent so far."""
+        return self.cost.pure_epsilon
 
     @property
     def remaining(self) -> Fraction:
         """The ε not spent so far; it is free for other use only after the run is closed."""
-        return self._mechanism.epsilon - self.spent
+        return (self._mechanism.cost - self.cost).pure_epsilon
 
     @property
     def exhausted(self) -> bool:
@@ -550,9 +563,14 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
             at_full_price += remainder.bit_count()
         return at_full_price, max(self.limits[0] - used + 1, 0)
 
+    def cost_of(self, used: int) -> Cost:
+        """What a run did cost after `used` units: the threshold's share and the charges."""
+        loss = Cost.pure(shares_of(self)[0]) + Cost.pure(self.unit).times(used)
+        return self.cost.realised(loss)
+
     def spent(self, used: int) -> Fraction:
-        """The ε spent after `used` units: the threshold's share and the charges."""
-        return self.threshold_share * self.epsilon + used * self.unit
+        """The ε of this cost."""
+        return self.cost_of(used).pure_epsilon
 
     def run(self, answers: Iterable[Scalar], noise: Noise) -> Iterator[Outcome]:
         """The algorithm: the outcome for each answer, one by one, until the budget is used."""
@@ -740,7 +758,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
             drawn.labels,
             raw + self.gap_offsets[drawn.branches - 1],
             evidence_of(self.every_branch, drawn.branches, raw),
-            Promise(self.epsilon, self.sensitivity, self.monotonic),
+            Promise(self.cost, self.sensitivity, self.monotonic),
         )
 
     def build(self, drawn: Above, thresholds: tuple[Fraction, ...] | None = None) -> AboveRelease:
@@ -755,8 +773,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
             **selected,
             thresholds=thresholds,
             branch_of=drawn.branches,
-            epsilon=self.epsilon,
-            spent=self.spent(drawn.used),
+            cost=self.cost_of(drawn.used),
             processed=drawn.processed,
             errors=self.gap_errors,
             mechanisms=(MechanismUsed.of(self),),

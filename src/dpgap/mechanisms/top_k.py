@@ -27,6 +27,7 @@ import numpy as np
 
 from dpgap._package import public
 from dpgap.budget.account import Account
+from dpgap.budget.cost import Cost, equal_part
 from dpgap.data.private_counts import (
     Found,
     Groups,
@@ -206,14 +207,14 @@ def claims_of(mechanism: Claims) -> dict[str, Any]:
 def law_for(own: Claims, winners: int, noise: str) -> RealLaw:
     """The noise of each answer, if ε pays for `winners` winners separately."""
     shared = winners if own.monotonic else 2 * winners
-    law = law_on_grid(LAWS[noise], own.grid, own.sensitivity, own.epsilon / shared)
+    law = law_on_grid(LAWS[noise], own.grid, own.sensitivity, equal_part(own.epsilon, shared))
     if not isinstance(law, RealLaw):
         raise ValueError(f"noise must be {either(RealLaw)} for a Top-K: {law.name} noise can tie")
     return law
 
 
 def ranked_winners(
-    own: Ranked, drawn: Ranking, *, somebody_lost: bool = True, delta: Fraction = Fraction(0)
+    own: Ranked, drawn: Ranking, most: Cost, *, somebody_lost: bool = True
 ) -> Winners:
     """A ranking in the units of answers; with the evidence of its leads, if somebody lost."""
     width = Grid(own.grid).width
@@ -223,7 +224,7 @@ def ranked_winners(
         drawn.labels,
         gaps_of(drawn.leads, width),
         Evidence.of(leads, [own.law] * len(leads)),
-        Promise(own.epsilon, own.sensitivity, own.monotonic, delta=delta),
+        Promise(most, own.sensitivity, own.monotonic),
     )
 
 
@@ -418,12 +419,12 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
 
     def winners(self, drawn: Ranking) -> Winners:
         """The drawn winners in the units of answers, with their evidence and the promise."""
-        return ranked_winners(self, drawn, somebody_lost=drawn.leads.size == self.k)
+        return ranked_winners(self, drawn, self.cost, somebody_lost=drawn.leads.size == self.k)
 
     def build(self, drawn: Ranking) -> TopKRelease:
         """The release of what was drawn."""
         told = self.winners(drawn).selected()
-        return self._kind(self.epsilon, mechanisms=(MechanismUsed.of(self),), **told)
+        return self._kind(self.cost, mechanisms=(MechanismUsed.of(self),), **told)
 
 
 @public

@@ -19,18 +19,19 @@ monotonic), and their intervals hold after selection. For a threshold there are 
 [2]
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, replace
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Annotated, Any, TypedDict, Unpack, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap._package import public
 from dpgap.budget.account import Account
+from dpgap.budget.cost import Cost, split
 from dpgap.data.private_counts import Chunk, PrivateCounts, errors_without_answers
 from dpgap.estimates.linear import combine, combined_variance
 from dpgap.exact.grid import Grid, Labels, read_grid
@@ -47,6 +48,7 @@ from dpgap.exact.parameters import (
     positive_integer,
     positive_rational,
     rational,
+    remembered,
     share,
 )
 from dpgap.exact.reals import Floats
@@ -67,10 +69,12 @@ from dpgap.pipelines.routes import (
     TwoSteps,
     measurement_of,
 )
-from dpgap.question import ABOVE_METHODS, METHODS, Keyword, one_of, require_options, takes
+from dpgap.question import ABOVE_METHODS, METHODS, one_of
 from dpgap.releases.drawn import Above, Measuring
 from dpgap.releases.release import Measured
 
+_Parameters = ParamSpec("_Parameters")
+_Pipeline = TypeVar("_Pipeline")
 _ROUTES: dict[str, type[RankedRoute | JointRoute | PaperRoute]] = {
     kind.name: kind for kind in (RankedRoute, JointRoute, PaperRoute)
 }
@@ -112,24 +116,32 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
     """The share of ε that selects; None if a look decides it."""
     grid: ExactOrNone = parameter(read_grid, default=None)
     selection: NoisyTopK | JointTopK = derived(
-        lambda self: self.kind.select(
-            self.k, (self.split or _HALF) * self.epsilon, **claims_of(self)
-        )
+        lambda self: self.kind.select(self.k, self.parts[0], **claims_of(self))
     )
     """The selection of the route without a look; it says which answers are accepted."""
     measurement: Laplace | Joint = derived(
-        lambda self: measurement_of(
-            self.selection,
-            (1 - (self.split or _HALF)) * self.epsilon,
-            self.k,
-            self.kind.measure,
-        )
+        lambda self: measurement_of(self.selection, self.parts[1], self.k, self.kind.measure)
     )
     """The measurement of that route."""
     looking: LookFirst | None = derived(
         lambda self: LookFirst.of(self, self.split) if self.looks else None
     )
     """The look, and the routes that it chooses from."""
+
+    @property
+    def parts(self) -> tuple[Fraction, Fraction]:
+        """The parts of ε that select and measure, without a look."""
+        to_select, to_measure = split(self.epsilon, self.split or _HALF)
+        return to_select, to_measure
+
+    @property
+    @remembered
+    def cost(self) -> Cost:
+        """The most that a release costs: that of the dearest route, after a look too."""
+        without_look = self.route.cost
+        if self.looking is None:
+            return without_look
+        return Cost.worst([without_look, *self.looking.costs], 1)
 
     @property
     def kind(self) -> type[RankedRoute | JointRoute | PaperRoute]:
@@ -210,7 +222,8 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
     grid: ExactOrNone = parameter(read_grid, default=None, shown=False)
 
     def _selection(self) -> SparseVector:
-        part, is_best = self.split * self.epsilon, self.method == "best"
+        part, _ = split(self.epsilon, self.split)
+        is_best = self.method == "best"
         noise, many = ("exponential", 3) if is_best else ("laplace", 2)
         own: dict[str, Any] = {"noise": noise, **claims_of(self)}
         if self.adaptive:
@@ -221,7 +234,8 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
         return SparseVector(self.threshold, self.k, part, **own)
 
     def _measurement(self) -> Laplace | Joint:
-        part, most = (1 - self.split) * self.epsilon, self.selection.capacity
+        _, part = split(self.epsilon, self.split)
+        most = self.selection.capacity
         kind = None if self.method == "best" else Laplace
         return cast(Laplace | Joint, measurement_of(self.selection, part, most, kind))
 
@@ -253,9 +267,8 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
             measurement.error(branches.size),
         )
 
-    def spent(self, chosen: Above, found: int) -> Fraction:
-        """The ε that was spent: if nothing was found, nothing is spent on measuring."""
-        return self.selection.spent(chosen.used) + (self.measurement.epsilon if found else 0)
+    def cost_of_selection(self, chosen: Above) -> Cost:
+        return self.selection.cost_of(chosen.used)
 
     def expected_errors(self, items: int | None = None) -> ExpectedErrors:
         """The expected errors of k answers; if they are clear, cheap branches find them."""
@@ -289,88 +302,20 @@ def _of_best_mean(one: float, other: float) -> float:
 # From bare answers to a release: select, measure, estimate, in one call.
 
 
-class Facts(TypedDict, total=False):
-    """Claims about the answers, and how ε is shared.
-
-    monotonic
-        Whether one person moves all answers in the same direction: one more person can only raise
-        counts. This halves the noise. If it is not true, the result is not private.
-    sensitivity
-        The most that one person can move any one answer.
-    split
-        The share of ε for selecting. Without it the method chooses.
-    grid
-        A power of two, such as 0.25: answers may be real numbers, and are rounded to multiples of
-        it. Without a grid, answers must be whole numbers.
-    """
-
-    monotonic: Annotated[bool, Keyword(default=False)]
-    sensitivity: Annotated[Rational, Keyword(default=1)]
-    split: Annotated[Rational | None, Keyword()]
-    grid: Annotated[Rational | None, Keyword()]
-
-
-class Paying(TypedDict, total=False):
-    """The account that pays.
-
-    account
-        The account that is charged, such as `dpgap.Ledger(url).account("sales")`.
-    """
-
-    account: Annotated[Account | None, Keyword()]
-
-
-class MeasuringOptions(Facts, Paying, total=False):
-    """Options of both calls.
-
-    labels
-        Public names of the answers, in the same order. A Series brings its own.
-    """
-
-    method: Annotated[str, Keyword(default="best")]
-    labels: Annotated[Sequence[Any] | None, Keyword()]
-
-
-class TopKOptions(MeasuringOptions, total=False):
-    """Options of `measured_top_k`.
-
-    method
-        "best", the default: looks at a few order statistics first, then finds the winners as a set
-        or ranks them, whichever will be better. "joint": as a set; "ranked": ranked, with gaps.
-        All of these measure the winners together, with intervals that hold after selection. Or
-        "paper": Laplace noise, gaps, and the estimators of the paper.
-    split
-        The share of ε for selecting, on every route. By default a set takes a quarter, a ranking
-        takes half, and the best method decides it after its look. The rest of ε measures, except
-        the share of a look (at most 0.08).
-    """
-
-
-class AboveOptions(MeasuringOptions, total=False):
-    """Options of `measured_above`.
-
-    adaptive
-        Whether answers far above the threshold cost less, so that more of them are found.
-    branches
-        How many branches an adaptive run has. A *branch* is a test for "above", with its own noise
-        and its own price. Cheap branches have much noise, so only answers far above pass them. Only
-        for adaptive runs. The default is 3 for the best method, and 2 for the paper's.
-    method
-        "best", the default: exponential noise, all winners measured together, intervals that hold
-        after selection. Or "paper": Laplace noise and the estimators of the paper.
-    split
-        The share of ε for selecting; the default is half. The rest measures.
-    """
-
-    adaptive: Annotated[bool, Keyword(default=False)]
-    branches: Annotated[int | None, Keyword()]
-
-
 @public
 @errors_without_answers
-@takes(TopKOptions, Facts, Paying, MeasuringOptions, TopKOptions)
 def measured_top_k(
-    answers: ArrayLike | PrivateCounts, k: int, epsilon: Rational, **options: Unpack[TopKOptions]
+    answers: ArrayLike | PrivateCounts,
+    k: int,
+    epsilon: Rational,
+    *,
+    monotonic: bool = False,
+    sensitivity: Rational = 1,
+    method: str = "best",
+    split: Rational | None = None,
+    grid: Rational | None = None,
+    labels: Sequence[Any] | None = None,
+    account: Account | None = None,
 ) -> Measured:
     """The k largest answers with estimates and error bars; all together costs ε.
 
@@ -382,26 +327,63 @@ def measured_top_k(
         How many answers to find.
     epsilon
         The privacy budget ε of the whole release: a number, or text such as "0.7" or "2/3".
-    {options}
+    monotonic
+        Whether one person moves all answers in the same direction: one more person can only raise
+        counts. This halves the noise. If it is not true, the result is not private.
+    sensitivity
+        The most that one person can move any one answer.
+    method
+        "best", the default: looks at a few order statistics first, then finds the winners as a set
+        or ranks them, whichever will be better. "joint": as a set; "ranked": ranked, with gaps.
+        All of these measure the winners together, with intervals that hold after selection. Or
+        "paper": Laplace noise, gaps, and the estimators of the paper.
+    split
+        The share of ε for selecting, on every route. By default a set takes a quarter, a ranking
+        takes half, and the best method decides it after its look. The rest of ε measures, except
+        the share of a look (at most 0.08).
+    grid
+        A power of two, such as 0.25: answers may be real numbers, and are rounded to multiples of
+        it. Without a grid, answers must be whole numbers.
+    labels
+        Public names of the answers, in the same order. A Series brings its own.
+    account
+        The account that is charged, such as `dpgap.Ledger(url).account("sales")`.
 
     >>> import dpgap
     >>> best = dpgap.measured_top_k([10, 50, 90, 20], k=2, epsilon=1000, monotonic=True)
     >>> best.indices.tolist(), best.estimates.round().tolist()
     ([2, 1], [90.0, 50.0])
     """
-    require_options("measured_top_k", options, TopKOptions)
-    return _release(_top_k, (k, epsilon), answers, **options)
+    pipeline = _pipeline(
+        MeasuredTopK,
+        k,
+        epsilon,
+        monotonic=monotonic,
+        sensitivity=sensitivity,
+        method=method,
+        split=split,
+        grid=grid,
+    )
+    return pipeline.release(answers, labels=labels, account=account)
 
 
 @public
 @errors_without_answers
-@takes(AboveOptions, Facts, Paying, MeasuringOptions, AboveOptions)
 def measured_above(
     answers: ArrayLike | PrivateCounts,
     threshold: Rational,
     k: int,
     epsilon: Rational,
-    **options: Unpack[AboveOptions],
+    *,
+    adaptive: bool = False,
+    branches: int | None = None,
+    monotonic: bool = False,
+    sensitivity: Rational = 1,
+    method: str = "best",
+    split: Rational | None = None,
+    grid: Rational | None = None,
+    labels: Sequence[Any] | None = None,
+    account: Account | None = None,
 ) -> Measured:
     """The answers above a threshold with estimates and error bars; all together costs ε.
 
@@ -415,31 +397,67 @@ def measured_above(
         For how many answers "above" ε pays at the full price.
     epsilon
         The privacy budget ε of the whole release: a number, or text such as "0.7" or "2/3".
-    {options}
+    adaptive
+        Whether answers far above the threshold cost less, so that more of them are found.
+    branches
+        How many branches an adaptive run has. A *branch* is a test for "above", with its own noise
+        and its own price. Cheap branches have much noise, so only answers far above pass them. Only
+        for adaptive runs. The default is 3 for the best method, and 2 for the paper's.
+    monotonic
+        Whether one person moves all answers in the same direction: one more person can only raise
+        counts. This halves the noise. If it is not true, the result is not private.
+    sensitivity
+        The most that one person can move any one answer.
+    method
+        "best", the default: exponential noise, all winners measured together, intervals that hold
+        after selection. Or "paper": Laplace noise and the estimators of the paper.
+    split
+        The share of ε for selecting; the default is half. The rest measures.
+    grid
+        A power of two, such as 0.25: answers may be real numbers, and are rounded to multiples of
+        it. Without a grid, answers must be whole numbers.
+    labels
+        Public names of the answers, in the same order. A Series brings its own.
+    account
+        The account that is charged, such as `dpgap.Ledger(url).account("sales")`.
 
     >>> import dpgap
     >>> found = dpgap.measured_above([3, 250, 7, 180], 100, k=2, epsilon=1000, monotonic=True)
     >>> found.indices.tolist(), found.interval(0.95).shape
     ([1, 3], (2, 2))
     """
-    require_options("measured_above", options, AboveOptions)
-    return _release(_above, (threshold, k, epsilon), answers, **options)
+    pipeline = _pipeline(
+        MeasuredAbove,
+        threshold,
+        k,
+        epsilon,
+        adaptive=adaptive,
+        branches=branches,
+        monotonic=monotonic,
+        sensitivity=sensitivity,
+        method=method,
+        split=split,
+        grid=grid,
+    )
+    return pipeline.release(answers, labels=labels, account=account)
 
 
-_top_k, _above = map(lru_cache(maxsize=64, typed=True), (MeasuredTopK, MeasuredAbove))
-"""Pipelines of these parameters, which are public; the last ones made are remembered."""
+_MOST_PIPELINES = 128
 
 
-def _release(
-    pipeline_of: Any,
-    given: tuple[Any, ...],
-    answers: Any,
-    labels: Sequence[Any] | None = None,
-    account: Account | None = None,
-    **named: Any,
-) -> Measured:
-    pipeline = None
+@lru_cache(maxsize=_MOST_PIPELINES, typed=True)
+def _remembered(kind: Callable[..., Any], *parameters: Any, **named: Any) -> Any:
+    """A pipeline with these parameters, which are public; the last ones made are remembered."""
+    return kind(*parameters, **named)
+
+
+def _pipeline(
+    kind: Callable[_Parameters, _Pipeline],
+    *parameters: _Parameters.args,
+    **named: _Parameters.kwargs,
+) -> _Pipeline:
+    """A pipeline with these parameters, remembered if possible."""
+    remembered: Any = _remembered
     with suppress(TypeError):  # it cannot be remembered, or it cannot be made: then this says why
-        pipeline = pipeline_of(*given, **named)
-    pipeline = pipeline or pipeline_of.__wrapped__(*given, **named)
-    return cast(Measured, pipeline.release(answers, labels=labels, account=account))
+        return cast(_Pipeline, remembered(kind, *parameters, **named))
+    return kind(*parameters, **named)

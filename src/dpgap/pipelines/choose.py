@@ -21,6 +21,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from dpgap.budget.cost import equal_part, split
 from dpgap.data.private_counts import CountsByGroup, PrivateCounts
 from dpgap.exact.grid import Grid
 from dpgap.mechanisms.histogram import Cutoff, NoisyHistogram
@@ -136,7 +137,7 @@ def _select_then_measure(
     if question.threshold is None:
         return MeasuredTopK(
             k,
-            question.epsilon_of_a_group,
+            _epsilon_of_a_group(question),
             monotonic=facts.monotonic,
             sensitivity=facts.sensitivity,
             method=question.method,
@@ -146,7 +147,7 @@ def _select_then_measure(
     return MeasuredAbove(
         question.threshold / facts.step,
         k,
-        question.epsilon_of_a_group,
+        _epsilon_of_a_group(question),
         adaptive=question.adaptive,
         monotonic=facts.monotonic,
         sensitivity=facts.sensitivity,
@@ -175,8 +176,8 @@ def _for_unknown_items(question: Question, facts: PublicFacts) -> HistogramRoute
     histogram = _histogram(question, facts)
     if question.k is None or question.method != "best":
         return histogram
-    epsilon = question.epsilon_of_a_group
-    to_select = (question.split or Fraction(1, 2)) * epsilon
+    share = question.split or Fraction(1, 2)
+    to_select, to_measure = split(_epsilon_of_a_group(question), share)
     hybrid = HybridTopK(
         0, question.k, to_select, monotonic=facts.monotonic, sensitivity=facts.sensitivity
     )
@@ -185,7 +186,12 @@ def _for_unknown_items(question: Question, facts: PublicFacts) -> HistogramRoute
         return histogram
     threshold = max(threshold, Fraction(_line(question, facts) or 0))
     selection = replace(hybrid, threshold=threshold)
-    return HybridRoute(selection, measurement_of(selection, epsilon - to_select, question.k))
+    return HybridRoute(selection, measurement_of(selection, to_measure, question.k))
+
+
+def _epsilon_of_a_group(question: Question) -> Fraction:
+    """The ε of each group: the groups that a unit counts in share ε."""
+    return equal_part(question.epsilon, question.max_groups)
 
 
 def _line(question: Question, facts: PublicFacts) -> int | None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpgap.budget.cost import Cost, split
 from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import remembered
 from dpgap.exact.reals import Floats, Integers, require_scale, without_float_errors
@@ -342,16 +343,16 @@ class LookFirst:
     """The measurement of the look."""
 
     @classmethod
-    def of(cls, claims: Claims, split: Fraction | None) -> "LookFirst":
-        """The best method with these claims. A `split` is the share that selects on every route."""
+    def of(cls, claims: Claims, share: Fraction | None) -> "LookFirst":
+        """The best method with these claims. A `share` of ε selects on every route, if stated."""
         terms = terms_for(claims.k)
-        if split is not None:
-            if split + terms.look >= 1:
+        if share is not None:
+            if share + terms.look >= 1:
                 raise ValueError(
                     f"split must be below {float(1 - terms.look)} for method='best', "
                     f"which looks with {float(terms.look)} of ε first"
                 )
-            terms = terms._replace(set_shares=(split,), rank_share=split)
+            terms = terms._replace(set_shares=(share,), rank_share=share)
         # The look uses the grid of the answers: it needs no finer grid.
         grid = Grid(claims.grid)
         kind = CountHull if claims.monotonic else Cube
@@ -364,7 +365,7 @@ class LookFirst:
             grid=claims.grid,
             terms=terms,
             measurement=kind(
-                terms.look * claims.epsilon,
+                split(claims.epsilon, terms.look)[0],
                 sensitivity=grid.up(claims.sensitivity) * grid.step,
                 grid=claims.grid,
                 **same_way,
@@ -398,8 +399,17 @@ class LookFirst:
     @remembered
     def route(self, number: int) -> RankedRoute | JointRoute:
         """The route of this number: 0 ranks the winners, the others choose a set."""
-        share = self.shares[number]
-        return _KINDS[number > 0].of(self, share * self.epsilon, self._left(share) * self.epsilon)
+        _, to_select, to_measure = split(self.epsilon, self.terms.look, self.shares[number])
+        return _KINDS[number > 0].of(self, to_select, to_measure)
+
+    @property
+    def costs(self) -> list[Cost]:
+        """What a release costs on each route, with its look."""
+        costs = []
+        for share in self.shares:
+            parts = split(self.epsilon, self.terms.look, share)
+            costs.append(Cost.sum(Cost.pure(part) for part in parts))
+        return costs
 
     @property
     def routes(self) -> tuple[RankedRoute | JointRoute, ...]:

@@ -13,7 +13,7 @@ file:
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -21,11 +21,13 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
+from dpgap.budget.cost import Cost
 from dpgap.estimates.after_selection import Estimates
 from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.errors import MeasurementError
 from dpgap.estimates.linear import blue_variance
 from dpgap.exact.grid import Grid
+from dpgap.exact.parameters import remembered
 from dpgap.exact.reals import Floats, require_scale, without_float_errors
 from dpgap.mechanisms.histogram import Cutoff, NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
@@ -36,7 +38,7 @@ from dpgap.mechanisms.top_k import Candidates, NoisyTopK, claims_of
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.question import HISTOGRAM, Question
-from dpgap.releases.drawn import Above, Measuring, ReadOff
+from dpgap.releases.drawn import Above, Measuring, Ranking, ReadOff
 from dpgap.releases.release import Measured, MechanismUsed, TableRelease
 
 Looked = tuple[tuple[int, float], ...]
@@ -44,7 +46,8 @@ Looked = tuple[tuple[int, float], ...]
 
 
 def build(
-    epsilon: Fraction,
+    most: Cost,
+    cost: Cost,
     method: str,
     steps: tuple[tuple[str, Any], ...],
     winners: Winners,
@@ -53,32 +56,33 @@ def build(
     *,
     question: Question | None,
     grid: Fraction | None = None,
-    spent: Fraction | None = None,
     route: str | None = None,
     looked: Looked = (),
     processed: int | None = None,
 ) -> Measured:
-    """Make the release from selection, measurements and estimates; by default all of ε is spent.
+    """Make the release from selection, measurements and estimates.
 
+    `most` is the most that such a release costs, and `cost` what this one did cost.
     Answers about a table, and sets, have the largest estimate first. If every item was selected,
     there is one gap less, and gaps stay in the order of the selection. Sums of a table are added up
     in whole steps, such as cents, and mechanisms work in steps. So every number and every error is
     multiplied by the step.
     """
+    if question is not None:  # a δ is spent when the draw begins
+        most = most.with_delta(question.delta)
+        cost = cost.with_delta(question.delta)
     told: dict[str, Any] = {
         **winners._asdict(),
         **found._asdict(),
-        "epsilon": epsilon,
-        "promise": winners.promise._replace(epsilon=epsilon),
+        "cost": cost,
+        "promise": winners.promise._replace(cost=most),
         "mechanisms": tuple([MechanismUsed.of(by) for _, by in steps]),
         "measurements": values,
-        "spent": epsilon if spent is None else spent,
         "rounding": Grid(grid).rounding,
         "method": method,
         "route": route,
         "looked": looked,
         "processed": processed,
-        "parts": () if route is None else tuple([(step, by.epsilon) for step, by in steps]),
     }
     if question is None and winners.lead is None:
         return Measured(**told)
@@ -112,9 +116,7 @@ def build(
         )
     if found.measured_by is not None:
         told["measured_by"] = replace(found.measured_by, grid=found.measured_by.grid * step)
-    told["promise"] = told["promise"]._replace(
-        sensitivity=winners.promise.sensitivity * step, delta=question.delta
-    )
+    told["promise"] = told["promise"]._replace(sensitivity=winners.promise.sensitivity * step)
     return TableRelease(**told, question=question)
 
 
@@ -239,7 +241,8 @@ class TwoSteps:
         if values.size:
             found = route.estimates(winners.gaps, values, drawn.chosen)
         return build(
-            self.epsilon,
+            self.cost,
+            self.cost_of(route, look, drawn.chosen, values.size),
             self.method,
             steps if look else steps[1:],
             winners,
@@ -247,15 +250,33 @@ class TwoSteps:
             found,
             question=question,
             grid=route.selection.grid,
-            spent=route.spent(drawn.chosen, values.size),
             route=route.name,
             looked=looked,
             processed=drawn.chosen.processed if isinstance(drawn.chosen, Above) else None,
         )
 
-    def spent(self, chosen: Any, found: int) -> Fraction | None:
-        """The ε that was spent if `found` answers were found; None if it is all of ε."""
-        return None
+    @property
+    @remembered
+    def cost(self: Any) -> Cost:
+        """The most that a release costs."""
+        return Cost.composed([("select", self.selection.cost), ("measure", self.measurement.cost)])
+
+    def cost_of(self, route: Any, look: Joint | None, chosen: Any, found: int) -> Cost:
+        """What a release did cost that took this route; without winners nothing is measured."""
+        parts = [] if look is None else [("look", look.cost)]
+        parts.append(("select", route.cost_of_selection(chosen)))
+        if found:
+            parts.append(("measure", route.measurement.cost))
+        return Cost.composed(parts)
+
+    def cost_of_selection(self: Any, chosen: Any) -> Cost:
+        """What the selection did cost; some selections cost less if they end early."""
+        cost: Cost = self.selection.cost
+        return cost
+
+    def cost_of_groups(self, costs: Iterable[Cost], most_groups: int) -> Cost:
+        """What answers for groups cost, if a unit counts in so many: those that cost the most."""
+        return Cost.worst(costs, most_groups)
 
 
 S = TypeVar("S", NoisyTopK, JointTopK, HybridTopK)
@@ -296,8 +317,8 @@ class SelectThenMeasure(TwoSteps, Generic[S, M]):
 
     @property
     def epsilon(self) -> Fraction:
-        """The most that both steps cost."""
-        return self.selection.epsilon + self.measurement.epsilon
+        """The ε of both steps."""
+        return self.cost.pure_epsilon
 
     def estimates_of_runs(self, gaps: Floats, values: Floats) -> Estimates:
         """Estimates from gaps and measured values; one row for every run. Here gaps do not help."""
@@ -417,8 +438,18 @@ class HistogramRoute:
 
     @property
     def epsilon(self) -> Fraction:
-        """What a release costs."""
+        """The ε of a release."""
         return self.histogram.epsilon
+
+    @property
+    @remembered
+    def cost(self) -> Cost:
+        """What a release costs."""
+        return Cost.composed([("measure", self.histogram.cost)])
+
+    def cost_of_groups(self, costs: Iterable[Cost], most_groups: int) -> Cost:
+        """What answers for groups cost: all of them are taken from one histogram."""
+        return self.cost
 
     def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged."""
@@ -438,7 +469,7 @@ class HistogramRoute:
         found = EstimatedWinners(values, variances, "measurements", errors)
         winners = Winners(read_off.indices, read_off.labels, np.empty(0), None, histogram.promise)
         told = (("measure", histogram),), winners, values, found
-        return build(histogram.epsilon, self.method, *told, question=question, route=HISTOGRAM)
+        return build(self.cost, self.cost, self.method, *told, question=question, route=HISTOGRAM)
 
     def expected_errors(self, items: int | None = None) -> ExpectedErrors:
         """The expected errors: those of the noise. In a close race, the luckiest items win."""
@@ -463,9 +494,8 @@ class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
     name: ClassVar[str] = "hybrid"
     method: str = "best"
 
-    def spent(self, chosen: Any, found: int) -> Fraction:
-        """The ε that was spent: if nothing was found, nothing is spent on measuring."""
-        return self.selection.spent(found) + (self.measurement.epsilon if found else 0)
+    def cost_of_selection(self, chosen: Ranking) -> Cost:
+        return self.selection.cost_of(chosen.indices.size)
 
     def expected_errors(self, items: int | None = None) -> ExpectedErrors:
         """The expected errors, if k items are found."""

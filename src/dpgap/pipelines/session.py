@@ -10,19 +10,20 @@
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast, overload
 
 from dpgap._package import public
 from dpgap.budget.account import Account, Amount, InMemoryBudget, granted
-from dpgap.data.counts import Table, counts, units_of
+from dpgap.budget.cost import Cost
+from dpgap.data.counts import Table, count_items, units_of
 from dpgap.data.private_counts import errors_without_answers
-from dpgap.exact.parameters import Rational, boolean, rational, readable_down, readable_up
+from dpgap.exact.parameters import Rational, boolean, readable_down, readable_up
 from dpgap.pipelines.choose import PublicFacts, choose
 from dpgap.pipelines.plan import Plan, plan_of
 from dpgap.pipelines.tables import (
@@ -33,48 +34,14 @@ from dpgap.pipelines.tables import (
     refuse_counts_of_all,
     warn_of_weak_promise,
 )
-from dpgap.question import (
-    Above,
-    Amounts,
-    Bounds,
-    Filtered,
-    Keyword,
-    Neighbours,
-    Paid,
-    Question,
-    TopK,
-    read_wanted,
-    require_options,
-    stated_counting,
-    takes,
-)
+from dpgap.question import Counting, Neighbours, Question, read_question
 from dpgap.releases import page
 from dpgap.releases.release import Place, ReleasesByGroup, TableRelease, Total, UnitCount
 
+if TYPE_CHECKING:
+    from dpgap.question import DomainLike
+
 Answered = Answer | Total
-
-
-class ItemTopK(Bounds, TopK, total=False):
-    """Options of `Session.top_k`."""
-
-
-class ItemAbove(Bounds, Above, total=False):
-    """Options of `Session.above`."""
-
-
-class ItemPlan(ItemTopK, total=False):
-    """Options of `Session.plan`."""
-
-    threshold: Annotated[Rational | None, Keyword(rational)]
-    adaptive: Annotated[bool, Keyword(boolean, True)]
-
-
-class UnitsAsked(Filtered, Paid, total=False):
-    """Options of `Session.count`."""
-
-
-class TotalAsked(Amounts, Filtered, Paid, total=False):
-    """Options of `Session.total`."""
 
 
 @public
@@ -133,9 +100,15 @@ class Session:
             raise TypeError("delta must be left out with an account, which has its own")
         self._purse = None if epsilon is None else InMemoryBudget(granted(epsilon, delta))
         self._account = self._purse if account is None else account
-        self._facts: dict[str, Any] = {"unit": unit, "encoding": encoding, "decimal": decimal}
-        self._facts["neighbours"] = Neighbours.read("neighbours", neighbours)
-        self._table, self._max_items = table, max_items
+        self._common = Counting(
+            unit=unit,
+            neighbours=Neighbours.read("neighbours", neighbours),
+            encoding=encoding,
+            decimal=decimal,
+        )
+        """What is stated for all questions."""
+        self._table = table
+        self._max_items = max_items
         self._counted: dict[_Key, Counted] = {}
         self._newest: dict[object, Answered] = {}
         """The newest answer to each question; only public facts decide whether two are equal."""
@@ -145,8 +118,10 @@ class Session:
     @property
     def spent(self) -> Fraction:
         """The ε that all releases of this session cost."""
-        paid = (each.spent for each in self.releases if not each.made.again)
-        return self._purse.spent.epsilon if self._purse is not None else sum(paid, Fraction(0))
+        if self._purse is not None:
+            return self._purse.spent.epsilon
+        paid = [release for release in self.releases if not release.made.again]
+        return Cost.sum(release.cost for release in paid).pure_epsilon
 
     @property
     def remaining(self) -> Fraction | None:
@@ -156,57 +131,333 @@ class Session:
         return cast(Fraction | None, getattr(self._account, "remaining", None))
 
     @overload
-    def top_k(self, item: str, *, by: None = None, **asked: Unpack[ItemTopK]) -> TableRelease: ...
+    def top_k(
+        self,
+        item: str,
+        *,
+        k: int,
+        epsilon: Rational,
+        domain: "DomainLike | None" = None,
+        delta: Rational = 0,
+        max_items: int | Literal["session"] | None = "session",
+        by: None = None,
+        groups: Iterable[object] | None = None,
+        max_groups: int | None = None,
+        sum: str | None = None,
+        at_most: Rational | None = None,
+        at_least: Rational = 0,
+        step: Rational = "0.01",
+        where: str | None = None,
+        method: str = "best",
+        split: Rational | None = None,
+        fresh: bool = False,
+    ) -> TableRelease: ...
     @overload
-    def top_k(self, item: str, *, by: str, **asked: Unpack[ItemTopK]) -> ReleasesByGroup: ...
+    def top_k(
+        self,
+        item: str,
+        *,
+        k: int,
+        epsilon: Rational,
+        domain: "DomainLike | None" = None,
+        delta: Rational = 0,
+        max_items: int | Literal["session"] | None = "session",
+        by: str,
+        groups: Iterable[object] | None = None,
+        max_groups: int | None = None,
+        sum: str | None = None,
+        at_most: Rational | None = None,
+        at_least: Rational = 0,
+        step: Rational = "0.01",
+        where: str | None = None,
+        method: str = "best",
+        split: Rational | None = None,
+        fresh: bool = False,
+    ) -> ReleasesByGroup: ...
     @errors_without_answers
-    @takes(ItemTopK)
-    def top_k(self, item: str, *, by: str | None = None, **asked: Unpack[ItemTopK]) -> Answer:
+    def top_k(
+        self,
+        item: str,
+        *,
+        k: int,
+        epsilon: Rational,
+        domain: "DomainLike | None" = None,
+        delta: Rational = 0,
+        max_items: int | Literal["session"] | None = "session",
+        by: str | None = None,
+        groups: Iterable[object] | None = None,
+        max_groups: int | None = None,
+        sum: str | None = None,
+        at_most: Rational | None = None,
+        at_least: Rational = 0,
+        step: Rational = "0.01",
+        where: str | None = None,
+        method: str = "best",
+        split: Rational | None = None,
+        fresh: bool = False,
+    ) -> Answer:
         """The k items with the most units, or with the largest sums: see `dpgap.top_k`.
 
         Parameters
         ----------
         item
             The column whose values are counted.
+        k
+            How many items to find.
+        epsilon
+            The privacy budget ε that the whole answer costs: a number, or text as "0.7" or "2/3".
+        domain
+            The public items: a list, a range, a file of items, "items.parquet:column", in a
+            database also "table:column", or a frame of one column; without it, all items that occur
+            count (needs `delta` and `max_items`). The list must not be read from the private table.
+        delta
+            Without a `domain`: the chance that an item of only one unit is shown, such as 1e-6.
+        max_items
+            The most items that a unit counts for; if it has more, this many are drawn at random. A
+            smaller number means less noise, but lower counts if units have more items. With `by` it
+            is the most pairs of group and item. "session", the default: that of the session; None:
+            any number.
         by
-            The column of the groups: the answer is a mapping from group to release.
-        {options}
+            The column of the groups: each group gets an answer.
+        groups
+            The public groups, in the order of the answer: a list.
+        max_groups
+            The most groups that a unit counts in; `by` needs it, unless the unit is a row. 1: each
+            unit counts in one group only, drawn at random. More than one divides ε among them.
+        sum
+            The column whose amounts are added up, instead of counting units.
+        at_most
+            With `sum`: the most that a unit adds to a sum. The noise grows with it.
+        at_least
+            With `sum`: the least that a unit adds to a sum, 0 or below.
+        step
+            With `sum`: what each row's amount is rounded to.
+        where
+            Which rows count, such as "country = 'CH' and amount >= 10". It has columns, numbers,
+            'text', = != < <= > >=, in (…), between, like, is null, and, or, not; and for dates in
+            text "day(ordered, 'DD.MM.YYYY') >= '2024-01-31'".
+        method
+            "best", the default: it chooses the route; "joint": as a set; "ranked": ranked, with
+            gaps; "paper": as in the paper; "histogram": all items measured at once, for `max_items`
+            only.
+        split
+            The share of ε for selecting. Without it the method chooses.
+        fresh
+            Whether to pay for the rows as they are now if the same question was asked before.
+            Otherwise the paid answer is shown again, and nothing is charged, if this session or the
+            ledger has it. A ledger knows files and addresses; a frame has no name, so only a
+            session knows its questions.
         """
-        return cast(Answer, self._ask("top-k", ItemTopK, asked, item=item, by=by))
+        question = read_question(
+            "top-k", k=k, epsilon=epsilon, delta=delta, method=method, split=split
+        )
+        counting = replace(
+            self._common,
+            item=item,
+            domain=domain,
+            max_items=self._most_items(max_items),
+            by=by,
+            groups=groups,
+            max_groups=max_groups,
+            sum=sum,
+            at_most=at_most,
+            at_least=at_least,
+            step=step,
+            where=where,
+        )
+        return cast(Answer, self._ask(question, counting, fresh))
 
     @overload
-    def above(self, item: str, *, by: None = None, **asked: Unpack[ItemAbove]) -> TableRelease: ...
+    def above(
+        self,
+        item: str,
+        *,
+        threshold: Rational,
+        epsilon: Rational,
+        k: int | None = None,
+        domain: "DomainLike | None" = None,
+        delta: Rational = 0,
+        max_items: int | Literal["session"] | None = "session",
+        by: None = None,
+        groups: Iterable[object] | None = None,
+        max_groups: int | None = None,
+        sum: str | None = None,
+        at_most: Rational | None = None,
+        at_least: Rational = 0,
+        step: Rational = "0.01",
+        where: str | None = None,
+        adaptive: bool = True,
+        method: str = "best",
+        split: Rational | None = None,
+        fresh: bool = False,
+    ) -> TableRelease: ...
     @overload
-    def above(self, item: str, *, by: str, **asked: Unpack[ItemAbove]) -> ReleasesByGroup: ...
+    def above(
+        self,
+        item: str,
+        *,
+        threshold: Rational,
+        epsilon: Rational,
+        k: int | None = None,
+        domain: "DomainLike | None" = None,
+        delta: Rational = 0,
+        max_items: int | Literal["session"] | None = "session",
+        by: str,
+        groups: Iterable[object] | None = None,
+        max_groups: int | None = None,
+        sum: str | None = None,
+        at_most: Rational | None = None,
+        at_least: Rational = 0,
+        step: Rational = "0.01",
+        where: str | None = None,
+        adaptive: bool = True,
+        method: str = "best",
+        split: Rational | None = None,
+        fresh: bool = False,
+    ) -> ReleasesByGroup: ...
     @errors_without_answers
-    @takes(ItemAbove)
-    def above(self, item: str, *, by: str | None = None, **asked: Unpack[ItemAbove]) -> Answer:
+    def above(
+        self,
+        item: str,
+        *,
+        threshold: Rational,
+        epsilon: Rational,
+        k: int | None = None,
+        domain: "DomainLike | None" = None,
+        delta: Rational = 0,
+        max_items: int | Literal["session"] | None = "session",
+        by: str | None = None,
+        groups: Iterable[object] | None = None,
+        max_groups: int | None = None,
+        sum: str | None = None,
+        at_most: Rational | None = None,
+        at_least: Rational = 0,
+        step: Rational = "0.01",
+        where: str | None = None,
+        adaptive: bool = True,
+        method: str = "best",
+        split: Rational | None = None,
+        fresh: bool = False,
+    ) -> Answer:
         """Items whose count or sum is at least `threshold`: see `dpgap.above`.
 
         Parameters
         ----------
         item
             The column whose values are counted.
+        threshold
+            The count, or the sum, that an item must have.
+        epsilon
+            The privacy budget ε that the whole answer costs: a number, or text as "0.7" or "2/3".
+        k
+            How many items to find. Above a threshold: for how many ε pays at the full price; with
+            `max_items` it may be left out, and all items above are shown.
+        domain
+            The public items: a list, a range, a file of items, "items.parquet:column", in a
+            database also "table:column", or a frame of one column; without it, all items that occur
+            count (needs `delta` and `max_items`). The list must not be read from the private table.
+        delta
+            Without a `domain`: the chance that an item of only one unit is shown, such as 1e-6.
+        max_items
+            The most items that a unit counts for; if it has more, this many are drawn at random. A
+            smaller number means less noise, but lower counts if units have more items. With `by` it
+            is the most pairs of group and item. "session", the default: that of the session; None:
+            any number.
         by
-            The column of the groups: the answer is a mapping from group to release.
-        {options}
+            The column of the groups: each group gets an answer.
+        groups
+            The public groups, in the order of the answer: a list.
+        max_groups
+            The most groups that a unit counts in; `by` needs it, unless the unit is a row. 1: each
+            unit counts in one group only, drawn at random. More than one divides ε among them.
+        sum
+            The column whose amounts are added up, instead of counting units.
+        at_most
+            With `sum`: the most that a unit adds to a sum. The noise grows with it.
+        at_least
+            With `sum`: the least that a unit adds to a sum, 0 or below.
+        step
+            With `sum`: what each row's amount is rounded to.
+        where
+            Which rows count, such as "country = 'CH' and amount >= 10". It has columns, numbers,
+            'text', = != < <= > >=, in (…), between, like, is null, and, or, not; and for dates in
+            text "day(ordered, 'DD.MM.YYYY') >= '2024-01-31'".
+        adaptive
+            Whether to pay less for items far above the threshold, so that more than k may be found.
+        method
+            "best", the default: it chooses the route; "paper": as in the paper; "histogram": all
+            items measured at once, for `max_items` only.
+        split
+            The share of ε for selecting. Without it the method chooses.
+        fresh
+            Whether to pay for the rows as they are now if the same question was asked before.
+            Otherwise the paid answer is shown again, and nothing is charged, if this session or the
+            ledger has it. A ledger knows files and addresses; a frame has no name, so only a
+            session knows its questions.
         """
-        return cast(Answer, self._ask("above", ItemAbove, asked, item=item, by=by))
+        question = read_question(
+            "above",
+            k=k,
+            threshold=threshold,
+            epsilon=epsilon,
+            delta=delta,
+            adaptive=adaptive,
+            method=method,
+            split=split,
+            decimal=self._common.decimal,
+        )
+        counting = replace(
+            self._common,
+            item=item,
+            domain=domain,
+            max_items=self._most_items(max_items),
+            by=by,
+            groups=groups,
+            max_groups=max_groups,
+            sum=sum,
+            at_most=at_most,
+            at_least=at_least,
+            step=step,
+            where=where,
+        )
+        return cast(Answer, self._ask(question, counting, fresh))
 
     @errors_without_answers
-    @takes(UnitsAsked)
-    def count(self, **asked: Unpack[UnitsAsked]) -> UnitCount:
+    def count(
+        self, *, epsilon: Rational, where: str | None = None, fresh: bool = False
+    ) -> UnitCount:
         """How many distinct units there are: see `dpgap.count`.
 
         Parameters
         ----------
-        {options}
+        epsilon
+            The privacy budget ε that the whole answer costs: a number, or text as "0.7" or "2/3".
+        where
+            Which rows count, such as "country = 'CH' and amount >= 10". It has columns, numbers,
+            'text', = != < <= > >=, in (…), between, like, is null, and, or, not; and for dates in
+            text "day(ordered, 'DD.MM.YYYY') >= '2024-01-31'".
+        fresh
+            Whether to pay for the rows as they are now if the same question was asked before.
+            Otherwise the paid answer is shown again, and nothing is charged, if this session or the
+            ledger has it. A ledger knows files and addresses; a frame has no name, so only a
+            session knows its questions.
         """
-        return cast(UnitCount, self._ask("count", UnitsAsked, asked))
+        question = read_question("count", epsilon=epsilon)
+        counting = replace(self._common, where=where)
+        return cast(UnitCount, self._ask(question, counting, fresh))
 
     @errors_without_answers
-    @takes(TotalAsked)
-    def total(self, sum: str, *, at_most: Rational, **asked: Unpack[TotalAsked]) -> Total:
+    def total(
+        self,
+        sum: str,
+        *,
+        at_most: Rational,
+        epsilon: Rational,
+        at_least: Rational = 0,
+        step: Rational = "0.01",
+        where: str | None = None,
+        fresh: bool = False,
+    ) -> Total:
         """The total of a column: see `dpgap.total`.
 
         Parameters
@@ -215,13 +466,51 @@ class Session:
             The column whose amounts are added up.
         at_most
             The most that a unit adds to the total. The noise grows with it.
-        {options}
+        epsilon
+            The privacy budget ε that the whole answer costs: a number, or text as "0.7" or "2/3".
+        at_least
+            The least that a unit adds to the total, 0 or below.
+        step
+            What each row's amount is rounded to.
+        where
+            Which rows count, such as "country = 'CH' and amount >= 10". It has columns, numbers,
+            'text', = != < <= > >=, in (…), between, like, is null, and, or, not; and for dates in
+            text "day(ordered, 'DD.MM.YYYY') >= '2024-01-31'".
+        fresh
+            Whether to pay for the rows as they are now if the same question was asked before.
+            Otherwise the paid answer is shown again, and nothing is charged, if this session or the
+            ledger has it. A ledger knows files and addresses; a frame has no name, so only a
+            session knows its questions.
         """
-        return cast(Total, self._ask("total", TotalAsked, asked, sum=sum, at_most=at_most))
+        question = read_question("total", epsilon=epsilon)
+        counting = replace(
+            self._common, sum=sum, at_most=at_most, at_least=at_least, step=step, where=where
+        )
+        return cast(Total, self._ask(question, counting, fresh))
 
     @errors_without_answers
-    @takes(ItemPlan)
-    def plan(self, item: str, *, by: str | None = None, **asked: Unpack[ItemPlan]) -> Plan:
+    def plan(
+        self,
+        item: str,
+        *,
+        epsilon: Rational,
+        k: int | None = None,
+        threshold: Rational | None = None,
+        domain: "DomainLike | None" = None,
+        delta: Rational = 0,
+        max_items: int | Literal["session"] | None = "session",
+        by: str | None = None,
+        groups: Iterable[object] | None = None,
+        max_groups: int | None = None,
+        sum: str | None = None,
+        at_most: Rational | None = None,
+        at_least: Rational = 0,
+        step: Rational = "0.01",
+        where: str | None = None,
+        adaptive: bool = True,
+        method: str = "best",
+        split: Rational | None = None,
+    ) -> Plan:
         """The expected errors of `top_k` with these arguments; of `above`, with a `threshold`.
 
         Nothing is spent. The table is counted, once for each item column, as for a question.
@@ -230,9 +519,51 @@ class Session:
         ----------
         item
             The column whose values are counted.
+        epsilon
+            The privacy budget ε that the whole answer costs: a number, or text as "0.7" or "2/3".
+        k
+            How many items to find. Above a threshold: for how many ε pays at the full price; with
+            `max_items` it may be left out, and all items above are shown.
+        threshold
+            The count, or the sum, that an item must have.
+        domain
+            The public items: a list, a range, a file of items, "items.parquet:column", in a
+            database also "table:column", or a frame of one column; without it, all items that occur
+            count (needs `delta` and `max_items`). The list must not be read from the private table.
+        delta
+            Without a `domain`: the chance that an item of only one unit is shown, such as 1e-6.
+        max_items
+            The most items that a unit counts for; if it has more, this many are drawn at random. A
+            smaller number means less noise, but lower counts if units have more items. With `by` it
+            is the most pairs of group and item. "session", the default: that of the session; None:
+            any number.
         by
-            The column of the groups.
-        {options}
+            The column of the groups: each group gets an answer.
+        groups
+            The public groups, in the order of the answer: a list.
+        max_groups
+            The most groups that a unit counts in; `by` needs it, unless the unit is a row. 1: each
+            unit counts in one group only, drawn at random. More than one divides ε among them.
+        sum
+            The column whose amounts are added up, instead of counting units.
+        at_most
+            With `sum`: the most that a unit adds to a sum. The noise grows with it.
+        at_least
+            With `sum`: the least that a unit adds to a sum, 0 or below.
+        step
+            With `sum`: what each row's amount is rounded to.
+        where
+            Which rows count, such as "country = 'CH' and amount >= 10". It has columns, numbers,
+            'text', = != < <= > >=, in (…), between, like, is null, and, or, not; and for dates in
+            text "day(ordered, 'DD.MM.YYYY') >= '2024-01-31'".
+        adaptive
+            Whether to pay less for items far above the threshold, so that more than k may be found.
+        method
+            "best", the default: it chooses the route; "joint": as a set; "ranked": ranked, with
+            gaps; "paper": as in the paper; "histogram": all items measured at once, for `max_items`
+            only.
+        split
+            The share of ε for selecting. Without it the method chooses.
 
         >>> import pandas, dpgap
         >>> sold = pandas.DataFrame({"who": range(9), "what": ["fig"] * 6 + ["pea"] * 3})
@@ -241,57 +572,77 @@ class Session:
         >>> plan.rows[0].route, round(plan.error, 1), session.spent
         ('histogram', 2.8, Fraction(0, 1))
         """
-        kind, options = ("above", ItemAbove) if "threshold" in asked else ("top-k", ItemTopK)
-        counted = self._read(kind, options, asked, item=item, by=by)
-        question = counted.question
-        Answering.of(question, counted.answers)  # refuses what an answer refuses
+        if threshold is None and not boolean("adaptive", adaptive):
+            raise ValueError("adaptive must be left out unless there is a threshold")
+        question = read_question(
+            "top-k" if threshold is None else "above",
+            k=k,
+            threshold=threshold,
+            epsilon=epsilon,
+            delta=delta,
+            adaptive=adaptive,
+            method=method,
+            split=split,
+            decimal=self._common.decimal,
+        )
+        counting = replace(
+            self._common,
+            item=item,
+            domain=domain,
+            max_items=self._most_items(max_items),
+            by=by,
+            groups=groups,
+            max_groups=max_groups,
+            sum=sum,
+            at_most=at_most,
+            at_least=at_least,
+            step=step,
+            where=where,
+        )
+        counted = self._count(question, counting)
+        asked = counted.question
+        Answering.of(asked, counted.answers)  # refuses what an answer refuses
         facts = PublicFacts.of(counted.answers)
-        return plan_of(question, facts, [choose(question, facts).expected])
+        return plan_of(asked, facts, [choose(asked, facts).expected])
 
-    def _ask(self, kind: str, options: Any, asked: Mapping[str, Any], **named: Any) -> Answered:
+    def _most_items(self, stated: int | Literal["session"] | None) -> int | None:
+        """The most items of a unit in one question."""
+        return self._max_items if stated == "session" else stated
+
+    def _ask(self, question: Question, counting: Counting, fresh: bool) -> Answered:
         """Ask about the counts of an item column, or of all units.
 
         An equal question gets the newest answer that this session has, unless it must be fresh.
         """
-        fresh = boolean("fresh", asked.get("fresh", False))
-        counted = self._read(kind, options, asked, **named)
+        is_fresh = boolean("fresh", fresh)
+        counted = self._count(question, counting, is_fresh=is_fresh)
         answering = Answering.of(counted.question, counted.answers)
-        question = answering.question
+        about = answering.question
         # A domain that stays in its engine has no digest: the same object must have been stated.
-        is_known = question.digest is not None or question.unknown
-        place = question.essence, None if is_known else counted.key
-        if not fresh and place in self._newest:
+        is_known = about.digest is not None or about.unknown
+        place = about.essence, None if is_known else counted.key
+        if not is_fresh and place in self._newest:
             return self._newest[place].again()
-        warn_of_weak_promise(question)
-        release = paid_answer(answering, counted.answers, self._account, fresh)
+        warn_of_weak_promise(about)
+        release = paid_answer(answering, counted.answers, self._account, is_fresh)
         self._newest[place] = release
         self.releases += (release,)
         return release
 
-    def _read(
-        self, kind: str, options: Any, asked: Mapping[str, Any], **named: Any
+    def _count(
+        self, question: Question, counting: Counting, *, is_fresh: bool = False
     ) -> "_CountedQuestion":
-        """The question, and the counts that it is about; these are made once, unless `fresh`.
+        """The question, and the counts that it is about; these are made once, unless fresh.
 
         A forked child is refused before it counts, unless an account pays.
         """
         if self._purse is not None:
             self._purse.refuse_elsewhere("a session")
-        for name in self._facts.keys() & asked.keys():
-            raise TypeError(f"{name} must be left out: it was stated for the whole session")
-        require_options(kind, asked, options)
-        stated = {**named, **asked, **self._facts}
-        question = read_wanted(kind, stated)
         refuse_counts_of_all(question, self._table)
-        if not question.is_of_all:
-            stated = {"max_items": self._max_items, **stated}
-        counting = stated_counting(stated)
-        parts = {(name, _key(value)) for name, value in counting.items()}
-        parts.add(("version", _version(counting.get("domain"))))
-        key = frozenset(parts)
-        if asked.get("fresh", False) or key not in self._counted:
-            count_table: Any = units_of if question.is_of_all else counts
-            answers = count_table(self._table, **counting)
+        key = _key(counting)
+        if is_fresh or key not in self._counted:
+            count_table = units_of if question.is_of_all else count_items
+            answers = count_table(self._table, counting)
             if key in self._counted:
                 self._counted[key].close()
             self._counted[key] = answers
@@ -361,7 +712,14 @@ class _Object:
         return id(self.value)
 
 
-def _key(value: object) -> object:
+def _key(counting: Counting) -> _Key:
+    """The keywords that say what is counted, without those that have their defaults."""
+    parts = {(name, _hashable(value)) for name, value in counting.stated().items()}
+    parts.add(("version", _version(counting.domain)))
+    return frozenset(parts)
+
+
+def _hashable(value: object) -> object:
     """The part of a key for an argument: lists and numbers by value, a frame as the object."""
     if isinstance(value, list | tuple):
         return tuple([(type(each), repr(each)) for each in value])  # some have no hash

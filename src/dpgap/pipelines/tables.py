@@ -8,40 +8,36 @@
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import Any, TypeAlias, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
 import numpy as np
 
 from dpgap._package import public
 from dpgap.budget.account import Account, AlreadyCharged, Archive, KeyUsed, Request, pay
-from dpgap.data.counts import Table, counts, units_of
+from dpgap.budget.cost import Cost
+from dpgap.data.counts import Table, count_items, units_of
 from dpgap.data.domain import steps_outside
 from dpgap.data.private_counts import CountsByGroup, PrivateCounts, errors_without_answers
 from dpgap.exact.parameters import Rational, boolean
 from dpgap.mechanisms.histogram import NoisyHistogram
-from dpgap.pipelines.arrays import MeasuredAbove, Paying
+from dpgap.pipelines.arrays import MeasuredAbove
 from dpgap.pipelines.choose import Pipeline, PublicFacts, choose
 from dpgap.question import (
     HISTOGRAM,
-    Above,
-    Amounts,
-    CountOptions,
+    Counting,
     Neighbours,
-    OfAll,
     Question,
-    TopK,
-    read_wanted,
-    require_options,
-    stated_counting,
-    takes,
+    read_question,
     weak_promises,
 )
 from dpgap.releases.document import read_archived
 from dpgap.releases.release import MechanismUsed, ReleasesByGroup, TableRelease, Total, UnitCount
+
+if TYPE_CHECKING:
+    from dpgap.question import DomainLike
 
 # --------------------------------------------------------------------------------------------------
 # A question about private counts: the pipeline, the payment, and the answer with its guarantee.
@@ -53,25 +49,26 @@ Counted = PrivateCounts | CountsByGroup
 Ungrouped: TypeAlias = "Table | PrivateCounts"
 AnyTable: TypeAlias = "Table | Counted"
 Answer = TableRelease | ReleasesByGroup
+_NOTHING_STATED = Counting()
 _OF_ALL: dict[str, type[Total]] = {"count": UnitCount, "total": Total}
 
 
 def answer(
-    wanted: Question,
-    answers: AnyTable,
+    question: Question,
+    table: AnyTable,
     account: Account | None,
     fresh: bool,
-    counting: Mapping[str, Any] | None = None,
+    counting: Counting = _NOTHING_STATED,
 ) -> Answer | Total:
     """Count the table if needed. Pay for the answer and draw it; or return the paid answer."""
-    if not isinstance(answers, Counted):
-        count_table: Any = units_of if wanted.is_of_all else counts
-        with closing(count_table(answers, **counting or {})) as made:
-            return answer(wanted, made, account, fresh)
-    if answers.origin is None:
+    if not isinstance(table, Counted):
+        count_table = units_of if question.is_of_all else count_items
+        with closing(count_table(table, counting)) as answers:
+            return answer(question, answers, account, fresh)
+    if table.origin is None:
         raise TypeError("table must be what `dpgap.counts` returns, not other answers")
-    answering = Answering.of(wanted.about(answers.origin), answers)
-    return paid_answer(answering, answers, account, boolean("fresh", fresh))
+    answering = Answering.of(question.about(table.origin), table)
+    return paid_answer(answering, table, account, boolean("fresh", fresh))
 
 
 def paid_answer(
@@ -83,8 +80,9 @@ def paid_answer(
     """
     question, pipeline = answering.question, answering.pipeline
     draw: Any = pipeline.draw_paid
+    most = answering.cost
     request = Request(
-        question.epsilon, question.purpose, question.delta, question.facts(), question.identity
+        most.pure_epsilon, question.purpose, most.delta, question.facts(), question.identity
     )
     try:
         if isinstance(account, Archive):
@@ -154,6 +152,15 @@ class Answering:
         split = getattr(pipeline, "split", asked.split)
         return cls(replace(asked, items=facts.items, split=split), pipeline, groups)
 
+    @property
+    def cost(self) -> Cost:
+        """The most that the answer costs: the groups that a unit counts in, together."""
+        pipeline, question = self.pipeline, self.question
+        if isinstance(pipeline, NoisyHistogram):
+            return pipeline.cost
+        groups = question.max_groups
+        return pipeline.cost_of_groups([pipeline.cost] * groups, groups).with_delta(question.delta)
+
     def build(self, drawn: Sequence[Any]) -> Answer | Total:
         """The answer, largest estimates first; one for each group where there are groups."""
         question, pipeline = self.question, self.pipeline
@@ -161,7 +168,7 @@ class Answering:
             step, promise, error = question.step, pipeline.promise, pipeline.error()
             return _OF_ALL[question.kind](
                 values=np.array([float(steps * step) for steps in drawn[0].values.tolist()]),
-                epsilon=question.epsilon,
+                cost=pipeline.cost,
                 promise=promise._replace(sensitivity=promise.sensitivity * step),
                 error=replace(error, grid=error.grid * step),
                 rounding=0.0,
@@ -174,44 +181,107 @@ class Answering:
             cast(TableRelease, pipeline.build(each, replace(question, group=group)))
             for group, each in zip(self.groups, drawn, strict=True)
         ]
-        # A unit counts in a few groups; in the worst case these are the ones that cost the most.
-        parts = sorted((release.spent for release in releases), reverse=True)
-        parts = parts[: question.groups_of_a_unit]
-        spent = min(sum(parts, Fraction(0)), question.epsilon)
-        return ReleasesByGroup.of(question, releases, spent)
+        cost = pipeline.cost_of_groups([each.cost for each in releases], question.max_groups)
+        return ReleasesByGroup.of(question, releases, cost.with_delta(question.delta), self.cost)
 
 
 # --------------------------------------------------------------------------------------------------
 
 
-class TableTopK(CountOptions, TopK, Paying, total=False):
-    """Options of `top_k`."""
-
-
-class TableAbove(CountOptions, Above, Paying, total=False):
-    """Options of `above`."""
-
-
-class TableCount(OfAll, Paying, total=False):
-    """Options of `count`."""
-
-
-class TableTotal(Amounts, OfAll, Paying, total=False):
-    """Options of `total`, in addition to `sum` and `at_most`."""
-
-
-@overload
-def top_k(table: Ungrouped, *, by: None = None, **asked: Unpack[TableTopK]) -> TableRelease: ...
 @overload
 def top_k(
-    table: CountsByGroup, *, by: None = None, **asked: Unpack[TableTopK]
+    table: Ungrouped,
+    *,
+    unit: str | None = None,
+    item: str | None = None,
+    k: int,
+    epsilon: Rational,
+    domain: "DomainLike | None" = None,
+    delta: Rational = 0,
+    max_items: int | None = None,
+    by: None = None,
+    groups: Iterable[object] | None = None,
+    max_groups: int | None = None,
+    sum: str | None = None,
+    at_most: Rational | None = None,
+    at_least: Rational = 0,
+    step: Rational = "0.01",
+    where: str | None = None,
+    method: str = "best",
+    split: Rational | None = None,
+    neighbours: str = "add-or-remove",
+    encoding: str | None = None,
+    decimal: str | None = None,
+    account: Account | None = None,
+    fresh: bool = False,
+) -> TableRelease: ...
+@overload
+def top_k(
+    table: Table,
+    *,
+    unit: str | None = None,
+    item: str | None = None,
+    k: int,
+    epsilon: Rational,
+    domain: "DomainLike | None" = None,
+    delta: Rational = 0,
+    max_items: int | None = None,
+    by: str,
+    groups: Iterable[object] | None = None,
+    max_groups: int | None = None,
+    sum: str | None = None,
+    at_most: Rational | None = None,
+    at_least: Rational = 0,
+    step: Rational = "0.01",
+    where: str | None = None,
+    method: str = "best",
+    split: Rational | None = None,
+    neighbours: str = "add-or-remove",
+    encoding: str | None = None,
+    decimal: str | None = None,
+    account: Account | None = None,
+    fresh: bool = False,
 ) -> ReleasesByGroup: ...
 @overload
-def top_k(table: Table, *, by: str, **asked: Unpack[TableTopK]) -> ReleasesByGroup: ...
+def top_k(
+    table: CountsByGroup,
+    *,
+    k: int,
+    epsilon: Rational,
+    delta: Rational = 0,
+    method: str = "best",
+    split: Rational | None = None,
+    account: Account | None = None,
+    fresh: bool = False,
+) -> ReleasesByGroup: ...
 @public
 @errors_without_answers
-@takes(TableTopK, Paying)
-def top_k(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableTopK]) -> Answer:
+def top_k(
+    table: AnyTable,
+    *,
+    unit: str | None = None,
+    item: str | None = None,
+    k: int,
+    epsilon: Rational,
+    domain: "DomainLike | None" = None,
+    delta: Rational = 0,
+    max_items: int | None = None,
+    by: str | None = None,
+    groups: Iterable[object] | None = None,
+    max_groups: int | None = None,
+    sum: str | None = None,
+    at_most: Rational | None = None,
+    at_least: Rational = 0,
+    step: Rational = "0.01",
+    where: str | None = None,
+    method: str = "best",
+    split: Rational | None = None,
+    neighbours: str = "add-or-remove",
+    encoding: str | None = None,
+    decimal: str | None = None,
+    account: Account | None = None,
+    fresh: bool = False,
+) -> Answer:
     """The k items with the most distinct units, or with the largest sums, with estimates.
 
     All of it costs ε. With `by` the answer is a mapping from group to release.
@@ -222,9 +292,66 @@ def top_k(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableTopK])
         A frame (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis), the path of a file (Parquet, CSV,
         JSON lines, FIMI .dat), the address of a table such as "postgresql://…/db?table=sales",
         or the counts that `dpgap.counts` returned, to count once and ask several times.
+    unit
+        The column that names the unit of each row; or "row", or "line". All rows with the same
+        value are protected together. "row" protects single rows; "line", lines of a FIMI file.
+    item
+        The column whose values are counted.
+    k
+        How many items to find.
+    epsilon
+        The privacy budget ε that the whole answer costs: a number, or text as "0.7" or "2/3".
+    domain
+        The public items: a list, a range, a file of items, "items.parquet:column", in a database
+        also "table:column", or a frame of one column; without it, all items that occur count
+        (needs `delta` and `max_items`). The list must not be read from the private table.
+    delta
+        Without a `domain`: the chance that an item of only one unit is shown, such as 1e-6.
+    max_items
+        The most items that a unit counts for; if it has more, this many are drawn at random. A
+        smaller number means less noise, but lower counts if units have more items. With `by` it is
+        the most pairs of group and item.
     by
-        The column of the groups: the top k of every group is found.
-    {options}
+        The column of the groups: each group gets an answer.
+    groups
+        The public groups, in the order of the answer: a list.
+    max_groups
+        The most groups that a unit counts in; `by` needs it, unless the unit is a row. 1: each unit
+        counts in one group only, drawn at random. More than one divides ε among them.
+    sum
+        The column whose amounts are added up, instead of counting units.
+    at_most
+        With `sum`: the most that a unit adds to a sum. The noise grows with it.
+    at_least
+        With `sum`: the least that a unit adds to a sum, 0 or below.
+    step
+        With `sum`: what each row's amount is rounded to.
+    where
+        Which rows count, such as "country = 'CH' and amount >= 10". It has columns, numbers,
+        'text', = != < <= > >=, in (…), between, like, is null, and, or, not; and for dates in text
+        "day(ordered, 'DD.MM.YYYY') >= '2024-01-31'".
+    method
+        "best", the default: it chooses the route; "joint": as a set; "ranked": ranked, with gaps;
+        "paper": as in the paper; "histogram": all items measured at once, for `max_items` only.
+    split
+        The share of ε for selecting. Without it the method chooses.
+    neighbours
+        What privacy hides. "add-or-remove": whether a unit is in the table. "replace": what a
+        unit's rows are, but not how many units there are; with twice the noise.
+    encoding
+        How the text of a CSV file is encoded, unless it is UTF-8: "latin-1", "cp1252" or "utf-16".
+        If you state one, even "utf-8", a field that cannot be decoded is a missing value.
+        Otherwise such a file is refused.
+    decimal
+        The decimal mark of numbers in the text of a file: "." or ",". With ",", 1.234,56 and
+        1 234,56 are numbers. A sum over a file with semicolons needs it; else the default is ".".
+    account
+        The account that is charged, such as `dpgap.Ledger(url).account("sales")`.
+    fresh
+        Whether to pay for the rows as they are now if the same question was asked before.
+        Otherwise the paid answer is shown again, and nothing is charged, if this session or the
+        ledger has it. A ledger knows files and addresses; a frame has no name, so only a session
+        knows its questions.
 
     >>> import pandas, dpgap
     >>> sold = pandas.DataFrame({"who": range(900), "what": ["fig"] * 600 + ["pea"] * 300})
@@ -235,21 +362,129 @@ def top_k(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableTopK])
     >>> dpgap.top_k(sold, unit="row", item="what", k=1, epsilon=1, delta=1e-6).labels
     ('fig',)
     """
-    return cast(Answer, ask("top-k", TableTopK, table, asked, by=by))
+    question = read_question("top-k", k=k, epsilon=epsilon, delta=delta, method=method, split=split)
+    counting = Counting(
+        unit=unit,
+        item=item,
+        domain=domain,
+        max_items=max_items,
+        by=by,
+        groups=groups,
+        max_groups=max_groups,
+        sum=sum,
+        at_most=at_most,
+        at_least=at_least,
+        step=step,
+        where=where,
+        neighbours=neighbours,
+        encoding=encoding,
+        decimal=decimal,
+    )
+    return cast(Answer, ask(question, table, counting, account, fresh))
 
 
-@overload
-def above(table: Ungrouped, *, by: None = None, **asked: Unpack[TableAbove]) -> TableRelease: ...
 @overload
 def above(
-    table: CountsByGroup, *, by: None = None, **asked: Unpack[TableAbove]
+    table: Ungrouped,
+    *,
+    unit: str | None = None,
+    item: str | None = None,
+    threshold: Rational,
+    epsilon: Rational,
+    k: int | None = None,
+    domain: "DomainLike | None" = None,
+    delta: Rational = 0,
+    max_items: int | None = None,
+    by: None = None,
+    groups: Iterable[object] | None = None,
+    max_groups: int | None = None,
+    sum: str | None = None,
+    at_most: Rational | None = None,
+    at_least: Rational = 0,
+    step: Rational = "0.01",
+    where: str | None = None,
+    adaptive: bool = True,
+    method: str = "best",
+    split: Rational | None = None,
+    neighbours: str = "add-or-remove",
+    encoding: str | None = None,
+    decimal: str | None = None,
+    account: Account | None = None,
+    fresh: bool = False,
+) -> TableRelease: ...
+@overload
+def above(
+    table: Table,
+    *,
+    unit: str | None = None,
+    item: str | None = None,
+    threshold: Rational,
+    epsilon: Rational,
+    k: int | None = None,
+    domain: "DomainLike | None" = None,
+    delta: Rational = 0,
+    max_items: int | None = None,
+    by: str,
+    groups: Iterable[object] | None = None,
+    max_groups: int | None = None,
+    sum: str | None = None,
+    at_most: Rational | None = None,
+    at_least: Rational = 0,
+    step: Rational = "0.01",
+    where: str | None = None,
+    adaptive: bool = True,
+    method: str = "best",
+    split: Rational | None = None,
+    neighbours: str = "add-or-remove",
+    encoding: str | None = None,
+    decimal: str | None = None,
+    account: Account | None = None,
+    fresh: bool = False,
 ) -> ReleasesByGroup: ...
 @overload
-def above(table: Table, *, by: str, **asked: Unpack[TableAbove]) -> ReleasesByGroup: ...
+def above(
+    table: CountsByGroup,
+    *,
+    threshold: Rational,
+    epsilon: Rational,
+    k: int | None = None,
+    delta: Rational = 0,
+    adaptive: bool = True,
+    method: str = "best",
+    split: Rational | None = None,
+    account: Account | None = None,
+    fresh: bool = False,
+) -> ReleasesByGroup: ...
 @public
 @errors_without_answers
-@takes(TableAbove, Paying)
-def above(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableAbove]) -> Answer:
+def above(
+    table: AnyTable,
+    *,
+    unit: str | None = None,
+    item: str | None = None,
+    threshold: Rational,
+    epsilon: Rational,
+    k: int | None = None,
+    domain: "DomainLike | None" = None,
+    delta: Rational = 0,
+    max_items: int | None = None,
+    by: str | None = None,
+    groups: Iterable[object] | None = None,
+    max_groups: int | None = None,
+    sum: str | None = None,
+    at_most: Rational | None = None,
+    at_least: Rational = 0,
+    step: Rational = "0.01",
+    where: str | None = None,
+    adaptive: bool = True,
+    method: str = "best",
+    split: Rational | None = None,
+    neighbours: str = "add-or-remove",
+    encoding: str | None = None,
+    decimal: str | None = None,
+    account: Account | None = None,
+    fresh: bool = False,
+) -> Answer:
     """Items with at least `threshold` distinct units, or with such a sum, and their estimates.
 
     The largest estimate comes first. Without `max_items`, items are asked in a fresh secure random
@@ -259,9 +494,71 @@ def above(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableAbove]
     ----------
     table
         As for `dpgap.top_k`.
+    unit
+        The column that names the unit of each row; or "row", or "line". All rows with the same
+        value are protected together. "row" protects single rows; "line", lines of a FIMI file.
+    item
+        The column whose values are counted.
+    threshold
+        The count, or the sum, that an item must have.
+    epsilon
+        The privacy budget ε that the whole answer costs: a number, or text as "0.7" or "2/3".
+    k
+        How many items to find. Above a threshold: for how many ε pays at the full price; with
+        `max_items` it may be left out, and all items above are shown.
+    domain
+        The public items: a list, a range, a file of items, "items.parquet:column", in a database
+        also "table:column", or a frame of one column; without it, all items that occur count
+        (needs `delta` and `max_items`). The list must not be read from the private table.
+    delta
+        Without a `domain`: the chance that an item of only one unit is shown, such as 1e-6.
+    max_items
+        The most items that a unit counts for; if it has more, this many are drawn at random. A
+        smaller number means less noise, but lower counts if units have more items. With `by` it is
+        the most pairs of group and item.
     by
         The column of the groups: each group gets an answer.
-    {options}
+    groups
+        The public groups, in the order of the answer: a list.
+    max_groups
+        The most groups that a unit counts in; `by` needs it, unless the unit is a row. 1: each unit
+        counts in one group only, drawn at random. More than one divides ε among them.
+    sum
+        The column whose amounts are added up, instead of counting units.
+    at_most
+        With `sum`: the most that a unit adds to a sum. The noise grows with it.
+    at_least
+        With `sum`: the least that a unit adds to a sum, 0 or below.
+    step
+        With `sum`: what each row's amount is rounded to.
+    where
+        Which rows count, such as "country = 'CH' and amount >= 10". It has columns, numbers,
+        'text', = != < <= > >=, in (…), between, like, is null, and, or, not; and for dates in text
+        "day(ordered, 'DD.MM.YYYY') >= '2024-01-31'".
+    adaptive
+        Whether to pay less for items far above the threshold, so that more than k may be found.
+    method
+        "best", the default: it chooses the route; "paper": as in the paper; "histogram": all items
+        measured at once, for `max_items` only.
+    split
+        The share of ε for selecting. Without it the method chooses.
+    neighbours
+        What privacy hides. "add-or-remove": whether a unit is in the table. "replace": what a
+        unit's rows are, but not how many units there are; with twice the noise.
+    encoding
+        How the text of a CSV file is encoded, unless it is UTF-8: "latin-1", "cp1252" or "utf-16".
+        If you state one, even "utf-8", a field that cannot be decoded is a missing value.
+        Otherwise such a file is refused.
+    decimal
+        The decimal mark of numbers in the text of a file: "." or ",". With ",", 1.234,56 and
+        1 234,56 are numbers. A sum over a file with semicolons needs it; else the default is ".".
+    account
+        The account that is charged, such as `dpgap.Ledger(url).account("sales")`.
+    fresh
+        Whether to pay for the rows as they are now if the same question was asked before.
+        Otherwise the paid answer is shown again, and nothing is charged, if this session or the
+        ledger has it. A ledger knows files and addresses; a frame has no name, so only a session
+        knows its questions.
 
     >>> import pandas, dpgap
     >>> sold = pandas.DataFrame({"who": range(900), "what": ["fig"] * 600 + ["pea"] * 300})
@@ -269,13 +566,51 @@ def above(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableAbove]
     >>> dpgap.above(sold, threshold=450, k=1, epsilon=10, **options).labels
     ('fig',)
     """
-    return cast(Answer, ask("above", TableAbove, table, asked, by=by))
+    question = read_question(
+        "above",
+        k=k,
+        threshold=threshold,
+        epsilon=epsilon,
+        delta=delta,
+        adaptive=adaptive,
+        method=method,
+        split=split,
+        decimal=_decimal_of(table, decimal),
+    )
+    counting = Counting(
+        unit=unit,
+        item=item,
+        domain=domain,
+        max_items=max_items,
+        by=by,
+        groups=groups,
+        max_groups=max_groups,
+        sum=sum,
+        at_most=at_most,
+        at_least=at_least,
+        step=step,
+        where=where,
+        neighbours=neighbours,
+        encoding=encoding,
+        decimal=decimal,
+    )
+    return cast(Answer, ask(question, table, counting, account, fresh))
 
 
 @public
 @errors_without_answers
-@takes(TableCount, Paying)
-def count(table: Table, **asked: Unpack[TableCount]) -> UnitCount:
+def count(
+    table: Table,
+    *,
+    unit: str | None = None,
+    epsilon: Rational,
+    where: str | None = None,
+    neighbours: str = "add-or-remove",
+    encoding: str | None = None,
+    decimal: str | None = None,
+    account: Account | None = None,
+    fresh: bool = False,
+) -> UnitCount:
     """How many distinct units a table has, with an interval: "of how many?".
 
     With a filter, a unit counts if it has a row that the filter keeps.
@@ -284,7 +619,32 @@ def count(table: Table, **asked: Unpack[TableCount]) -> UnitCount:
     ----------
     table
         As for `dpgap.top_k`.
-    {options}
+    unit
+        The column that names the unit of each row; or "row", or "line". All rows with the same
+        value are protected together. "row" protects single rows; "line", lines of a FIMI file.
+    epsilon
+        The privacy budget ε that the whole answer costs: a number, or text as "0.7" or "2/3".
+    where
+        Which rows count, such as "country = 'CH' and amount >= 10". It has columns, numbers,
+        'text', = != < <= > >=, in (…), between, like, is null, and, or, not; and for dates in text
+        "day(ordered, 'DD.MM.YYYY') >= '2024-01-31'".
+    neighbours
+        What privacy hides. "add-or-remove": whether a unit is in the table. "replace": what a
+        unit's rows are, but not how many units there are; with twice the noise.
+    encoding
+        How the text of a CSV file is encoded, unless it is UTF-8: "latin-1", "cp1252" or "utf-16".
+        If you state one, even "utf-8", a field that cannot be decoded is a missing value.
+        Otherwise such a file is refused.
+    decimal
+        The decimal mark of numbers in the text of a file: "." or ",". With ",", 1.234,56 and
+        1 234,56 are numbers. A sum over a file with semicolons needs it; else the default is ".".
+    account
+        The account that is charged, such as `dpgap.Ledger(url).account("sales")`.
+    fresh
+        Whether to pay for the rows as they are now if the same question was asked before.
+        Otherwise the paid answer is shown again, and nothing is charged, if this session or the
+        ledger has it. A ledger knows files and addresses; a frame has no name, so only a session
+        knows its questions.
 
     >>> import pandas, dpgap
     >>> sold = pandas.DataFrame({"who": [1, 1, 2, 3] * 100, "what": ["fig", "pea"] * 200})
@@ -292,24 +652,75 @@ def count(table: Table, **asked: Unpack[TableCount]) -> UnitCount:
     >>> release.estimate, release.interval().tolist()
     (3.0, [3.0, 3.0])
     """
-    return cast(UnitCount, ask("count", TableCount, table, asked))
+    question = read_question("count", epsilon=epsilon)
+    counting = Counting(
+        unit=unit,
+        where=where,
+        neighbours=neighbours,
+        encoding=encoding,
+        decimal=decimal,
+    )
+    return cast(UnitCount, ask(question, table, counting, account, fresh))
 
 
 @public
 @errors_without_answers
-@takes(TableTotal, Paying)
-def total(table: Table, *, sum: str, at_most: Rational, **asked: Unpack[TableTotal]) -> Total:
+def total(
+    table: Table,
+    *,
+    unit: str | None = None,
+    sum: str,
+    at_most: Rational,
+    epsilon: Rational,
+    at_least: Rational = 0,
+    step: Rational = "0.01",
+    where: str | None = None,
+    neighbours: str = "add-or-remove",
+    encoding: str | None = None,
+    decimal: str | None = None,
+    account: Account | None = None,
+    fresh: bool = False,
+) -> Total:
     """The total of a column, with an interval. What each unit adds is cut off at public ends.
 
     Parameters
     ----------
     table
         As for `dpgap.top_k`.
+    unit
+        The column that names the unit of each row; or "row", or "line". All rows with the same
+        value are protected together. "row" protects single rows; "line", lines of a FIMI file.
     sum
         The column whose amounts are added up.
     at_most
         The most that a unit adds to the total. The noise grows with it.
-    {options}
+    epsilon
+        The privacy budget ε that the whole answer costs: a number, or text as "0.7" or "2/3".
+    at_least
+        The least that a unit adds to the total, 0 or below.
+    step
+        What each row's amount is rounded to.
+    where
+        Which rows count, such as "country = 'CH' and amount >= 10". It has columns, numbers,
+        'text', = != < <= > >=, in (…), between, like, is null, and, or, not; and for dates in text
+        "day(ordered, 'DD.MM.YYYY') >= '2024-01-31'".
+    neighbours
+        What privacy hides. "add-or-remove": whether a unit is in the table. "replace": what a
+        unit's rows are, but not how many units there are; with twice the noise.
+    encoding
+        How the text of a CSV file is encoded, unless it is UTF-8: "latin-1", "cp1252" or "utf-16".
+        If you state one, even "utf-8", a field that cannot be decoded is a missing value.
+        Otherwise such a file is refused.
+    decimal
+        The decimal mark of numbers in the text of a file: "." or ",". With ",", 1.234,56 and
+        1 234,56 are numbers. A sum over a file with semicolons needs it; else the default is ".".
+    account
+        The account that is charged, such as `dpgap.Ledger(url).account("sales")`.
+    fresh
+        Whether to pay for the rows as they are now if the same question was asked before.
+        Otherwise the paid answer is shown again, and nothing is charged, if this session or the
+        ledger has it. A ledger knows files and addresses; a frame has no name, so only a session
+        knows its questions.
 
     >>> import pandas, dpgap
     >>> sold = pandas.DataFrame({"who": [1, 1, 2, 3], "paid": [20, 40.5, 8, -3]})
@@ -317,12 +728,31 @@ def total(table: Table, *, sum: str, at_most: Rational, **asked: Unpack[TableTot
     >>> release.estimate, release.interval().tolist()
     (58.0, [58.0, 58.0])
     """
-    return cast(Total, ask("total", TableTotal, table, asked, sum=sum, at_most=at_most))
+    question = read_question("total", epsilon=epsilon)
+    counting = Counting(
+        unit=unit,
+        sum=sum,
+        at_most=at_most,
+        at_least=at_least,
+        step=step,
+        where=where,
+        neighbours=neighbours,
+        encoding=encoding,
+        decimal=decimal,
+    )
+    return cast(Total, ask(question, table, counting, account, fresh))
 
 
-def refuse_counts_of_all(wanted: Question, table: Any) -> None:
+def _decimal_of(table: AnyTable, stated: str | None) -> str | None:
+    """The decimal mark of a table; counts have one already."""
+    if isinstance(table, Counted) and table.origin is not None:
+        return table.origin.decimal
+    return stated
+
+
+def refuse_counts_of_all(question: Question, table: Any) -> None:
     """Refuse counts of items if a question is about all units of a table."""
-    if isinstance(table, Counted) and wanted.is_of_all:
+    if isinstance(table, Counted) and question.is_of_all:
         raise TypeError(
             "table must be the table itself: counts of items do not tell how many units there "
             "are, or what they add up to"
@@ -338,25 +768,26 @@ class PromiseWarning(UserWarning):
     """
 
 
-def warn_of_weak_promise(wanted: Question) -> None:
+def warn_of_weak_promise(question: Question) -> None:
     """Warn of an ε or a δ that promises little."""
-    sentences = " ".join(weak_promises(wanted.epsilon, wanted.delta))
+    sentences = " ".join(weak_promises(question.epsilon, question.delta))
     if sentences:
         warnings.warn(sentences, PromiseWarning, stacklevel=steps_outside())
 
 
 def ask(
-    kind: str, options: Any, table: AnyTable, asked: Mapping[str, Any], **named: Any
+    question: Question,
+    table: AnyTable,
+    counting: Counting,
+    account: Account | None,
+    fresh: bool,
 ) -> Answer | Total:
-    """Read the question, count the table if needed, pay and answer."""
-    require_options(kind, asked, options)
-    stated = {**named, **asked}
-    decimal = table.origin.decimal if isinstance(table, Counted) and table.origin else "."
-    wanted, counting = read_wanted(kind, {"decimal": decimal, **stated}), stated_counting(stated)
-    refuse_counts_of_all(wanted, table)
-    if isinstance(table, Counted) and counting:
+    """Count the table if needed, pay and answer."""
+    refuse_counts_of_all(question, table)
+    stated = counting.stated()
+    if isinstance(table, Counted) and stated:
         raise TypeError(
-            f"{', '.join(counting)} must be left out: you stated it when you called dpgap.counts"
+            f"{', '.join(stated)} must be left out: you stated it when you called dpgap.counts"
         )
-    warn_of_weak_promise(wanted)
-    return answer(wanted, table, stated.get("account"), stated.get("fresh", False), counting)
+    warn_of_weak_promise(question)
+    return answer(question, table, account, fresh, counting)

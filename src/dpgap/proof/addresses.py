@@ -37,57 +37,66 @@ def _found_at(address: str) -> Any:
 
 def made_at(address: str) -> Any:
     """The mechanism at an address. A class, or a function without parameters, is called."""
-    thing = _found_at(address)
-    if not (isinstance(thing, type) or inspect.isfunction(thing)):
-        return thing
+    target = _found_at(address)
+    if not (isinstance(target, type) or inspect.isfunction(target)):
+        return target
     try:
-        inspect.signature(thing).bind()
+        inspect.signature(target).bind()
     except TypeError:
-        if not isinstance(thing, type):  # it makes a mechanism from unknown parameters
-            return thing
+        if not isinstance(target, type):  # it makes a mechanism from unknown parameters
+            return target
         module, _, name = address.partition(":")
-        own = f"add 'own = {name}(2)' to {module}.py, and name {module}:own"
-        raise AddressError(f"{address} needs arguments: {own}") from None
+        advice = f"add 'own = {name}(2)' to {module}.py, and name {module}:own"
+        raise AddressError(f"{address} needs arguments: {advice}") from None
     with _users_errors(f"{address} could not be made"):
-        return thing()
+        return target()
 
 
 def function_at(address: str) -> Any:
     """What an audit calls: the function at an address, or a mechanism."""
-    thing = _found_at(address)
-    if isinstance(thing, type) or hasattr(thing, "run"):
+    target = _found_at(address)
+    if isinstance(target, type) or hasattr(target, "run"):
         return made_at(address)
-    if not callable(thing):
-        raise AddressError(f"{address} is not callable: it is of type {type(thing).__name__}")
-    return thing
+    if not callable(target):
+        raise AddressError(f"{address} is not callable: it is of type {type(target).__name__}")
+    return target
 
 
 _LIBRARIES = "<", sys.prefix, sys.base_prefix, str(Path(__file__).parents[1])
 
 
 @contextmanager
-def _users_errors(what: str) -> Iterator[None]:
+def _users_errors(failure: str) -> Iterator[None]:
     """Report an error in the user's code, which is public, and its place in the user's files."""
     try:
         yield
     except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [f for f in frames if not f.filename.startswith(_LIBRARIES)]
-        place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
-        raise AddressError(f"{what}: {type(error).__name__}: {error}{place}") from None
+        location = _location_in_users_files(error)
+        raise AddressError(f"{failure}: {type(error).__name__}: {error}{location}") from None
 
 
-def sample_of(address: str, thing: Any) -> Any:
+def _location_in_users_files(error: Exception) -> str:
+    """The last of the user's lines that the error went through, in parentheses, if there is one."""
+    frames = traceback.extract_tb(error.__traceback__)
+    users_frames = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
+    if not users_frames:
+        return ""
+    last = users_frames[-1]
+    return f" ({Path(last.filename).name}, line {last.lineno})"
+
+
+def sample_of(address: str, target: Any) -> Any:
     """The mechanism, or one of its family: a function may make it from unknown parameters."""
-    if callable(thing) and not hasattr(thing, "run"):
+    if callable(target) and not hasattr(target, "run"):
         maker = f"{address} must make a mechanism from unknown parameters, or use 'dpgap audit'"
         with _users_errors(maker):
-            thing = thing(lambda name: Fraction(1))
-    missing = [name for name in ("run", "align") if not callable(getattr(thing, name, None))]
+            target = target(lambda name: Fraction(1))
+    missing = [name for name in ("run", "align") if not callable(getattr(target, name, None))]
     if missing:
-        what = "is not a mechanism" if "run" in missing else "has no method align"
+        problem = "is not a mechanism" if "run" in missing else "has no method align"
         raise AddressError(
-            f"{address} {what}: name a class or a value with run(answers, noise), align(answers, "
-            "neighbour, noise, output) and epsilon; for a plain function there is 'dpgap audit'"
+            f"{address} {problem}: name a class or a value with run(answers, noise), "
+            "align(answers, neighbour, noise, output) and epsilon; for a plain function there is "
+            "'dpgap audit'"
         )
-    return thing
+    return target

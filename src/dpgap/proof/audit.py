@@ -11,7 +11,8 @@ length.
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from fractions import Fraction
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,8 @@ from dpgap.exact.parameters import many, or_none, positive_integer, rational, re
 from dpgap.proof.auditing import searching
 from dpgap.proof.auditing.calling import Answers, Calls, frequency
 from dpgap.proof.auditing.searching import lower_bound
-from dpgap.proof.checker.numbers import BadProgram, exact
-from dpgap.proof.checker.proving import stated
+from dpgap.proof.checker.numbers import BadProgram, Exact, exact
+from dpgap.proof.checker.proving import stated_number
 
 __all__ = ["AuditResult", "audit", "frequency", "lower_bound"]
 
@@ -92,78 +93,124 @@ class AuditResult:
         return self.p_value <= self.level
 
     def __str__(self) -> str:
-        claim = f"ε = {self.epsilon:.4g}" + (f" with δ = {self.delta:.4g}" if self.delta else "")
-        verdict = f"REJECTED: not {claim}" if self.rejected else f"not rejected: {claim}"
-        few, most = self.sizes
-        sizes = many(most, "answer") if few == most else f"{few} to {most} answers"
-        unsaid = (
+        return (
+            f"{self._verdict()} (p = {self.p_value:.2g}, level {self.level:.2g}). "
+            f"With confidence {1 - self.level:.8g}, ε is at least {self.lower_bound:.3g}.\n"
+            f"{self._floating_point()}"
+            f"event      {self.event}\n"
+            f"answers    {_in_brackets(self.answers)}: "
+            f"in {self.hits:,} of {self.runs:,} calls\n"
+            f"neighbour  {_in_brackets(self.neighbour)}: "
+            f"in {self.hits_neighbour:,} of {self.runs:,}\n"
+            f"tried      {many(self.pairs, 'pair')} of neighbours, "
+            f"with {self._numbers_of_answers()} from {self.values[0]} to {self.values[1]}\n"
+            f"{self._omissions()}"
+            f"{self._limits_of_the_audit()}"
+            f"{self.samples:,} calls in {self.seconds:.1f} s"
+        )
+
+    __repr__ = __str__
+
+    def _verdict(self) -> str:
+        claim = f"ε = {self.epsilon:.4g}"
+        if self.delta:
+            claim += f" with δ = {self.delta:.4g}"
+        return f"REJECTED: not {claim}" if self.rejected else f"not rejected: {claim}"
+
+    def _floating_point(self) -> str:
+        return _FLOATS if self.rejected and self.in_floats else ""
+
+    def _numbers_of_answers(self) -> str:
+        smallest, largest = self.sizes
+        if smallest == largest:
+            return many(largest, "answer")
+        return f"{smallest} to {largest} answers"
+
+    def _omissions(self) -> str:
+        lines = []
+        if self.left_out:
+            lines.append(f"left out   {many(self.left_out, 'pair')}, refused: {self.why_left_out}")
+        if self.not_looked_at:
+            values = many(self.not_looked_at, "value")
+            lines.append(f"left out   {values} of the output: there are too many")
+        for name, times in self.raised.items():
+            lines.append(
+                f"raised     {name} in {times:,} calls: the user gets an error and no answer"
+            )
+        return "".join(line + "\n" for line in lines)
+
+    def _limits_of_the_audit(self) -> str:
+        """The meaning of a claim that was not rejected."""
+        if self.rejected:
+            return ""
+        return (
             "This is no proof: no event was found that refutes the claim, and the one above is the "
             "most suspicious.\n"
             "It says nothing about other pairs of answers, about events that happen in fewer than "
             f"about {_HITS} of {self.runs:,} calls,\n"
             "or about time, memory and logs, which were not looked at.\n"
         )
-        return (
-            f"{verdict} (p = {self.p_value:.2g}, level {self.level:.2g}). "
-            f"With confidence {1 - self.level:.8g}, ε is at least {self.lower_bound:.3g}.\n"
-            f"{_FLOATS * (self.rejected and self.in_floats)}"
-            f"event      {self.event}\n"
-            f"answers    {_spelt(self.answers)}: in {self.hits:,} of {self.runs:,} calls\n"
-            f"neighbour  {_spelt(self.neighbour)}: in {self.hits_neighbour:,} of {self.runs:,}\n"
-            f"tried      {many(self.pairs, 'pair')} of neighbours, with {sizes} from "
-            f"{self.values[0]} to {self.values[1]}\n"
-            f"{self._omissions()}"
-            f"{unsaid * (not self.rejected)}"
-            f"{self.samples:,} calls in {self.seconds:.1f} s"
-        )
-
-    __repr__ = __str__
-
-    def _omissions(self) -> str:
-        pairs = f"left out   {many(self.left_out, 'pair')}, refused: {self.why_left_out}\n"
-        parts = (
-            f"left out   {many(self.not_looked_at, 'value')} of the output: there are too many\n"
-        )
-        raised = "".join(
-            f"raised     {name} in {times:,} calls: the user gets an error and no answer\n"
-            for name, times in self.raised.items()
-        )
-        return pairs * bool(self.left_out) + parts * bool(self.not_looked_at) + raised
 
 
 def _neighbours(
-    one: Sequence[Any], other: Sequence[Any], sensitivity: Any, monotonic: bool, reach: int | None
+    answers: Sequence[Any],
+    neighbour: Sequence[Any],
+    sensitivity: Any,
+    monotonic: bool,
+    reach: int | None,
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """A pair of neighbours; refuse a pair that the claim is not about.
 
     All is computed exactly. Floats may be off by their rounding (0.2 + 0.1 > 0.3), if this is much
     less than the sensitivity.
     """
-    if len(one) != len(other):
-        raise ValueError("neighbours must be pairs of as many answers each")
-    try:
-        moves = [exact(after) - exact(before) for before, after in zip(one, other, strict=True)]
-    except (BadProgram, RecursionError):  # NumPy has no number of Python for a long double
-        raise ValueError("neighbours must be finite numbers") from None
-    rise, fall = (sum(max(sign * move, 0) for move in moves) for sign in (1, -1))
-    most = sensitivity * (len(moves) if reach is None else reach)
-    floats: list[Any] = [a for a in (*one, *other) if isinstance(a, float | np.floating)]
-    slack = min(exact(sum(abs(np.spacing(a)) for a in floats if a % 1)), sensitivity / 1024)
-    if any(abs(move) > sensitivity + slack for move in moves) or rise + fall > most + slack:
-        near = f"as near as sensitivity {readable(sensitivity)} and reach say"
+    moves = _moves(answers, neighbour)
+    largest_move = max((abs(move) for move in moves), default=0)
+    rise = sum(move for move in moves if move > 0)
+    fall = -sum(move for move in moves if move < 0)
+    limit = sensitivity * (len(moves) if reach is None else reach)
+    slack = min(_rounding(answers) + _rounding(neighbour), sensitivity / 1024)
+    if largest_move > sensitivity + slack or rise + fall > limit + slack:
         raise ValueError(
-            f"neighbours must be {near}, unlike {[*one]} and {[*other]}: state them, or other pairs"
+            f"neighbours must be as near as sensitivity {readable(sensitivity)} and reach say, "
+            f"unlike {list(answers)} and {list(neighbour)}: state them, or other pairs"
         )
     if monotonic and min(rise, fall) > slack:
-        raise ValueError(f"neighbours must move in one direction, unlike {[*one]} and {[*other]}")
-    return tuple(one), tuple(other)
+        raise ValueError(
+            f"neighbours must move in one direction, unlike {list(answers)} and {list(neighbour)}"
+        )
+    return tuple(answers), tuple(neighbour)
 
 
-def _spelt(answers: Answers) -> str:
+def _moves(answers: Sequence[Any], neighbour: Sequence[Any]) -> list[Fraction]:
+    """How far each answer moves, exactly."""
+    if len(answers) != len(neighbour):
+        raise ValueError("neighbours must be pairs of as many answers each")
+    try:
+        return [
+            Fraction(exact(after) - exact(before))
+            for before, after in zip(answers, neighbour, strict=True)
+        ]
+    except (BadProgram, RecursionError):  # NumPy has no number of Python for a long double
+        raise ValueError("neighbours must be finite numbers") from None
+
+
+def _rounding(answers: Sequence[Any]) -> Exact:
+    """How far the answers may be off, because floats are rounded."""
+    fractions = [a for a in answers if isinstance(a, float | np.floating) and a % 1]
+    return exact(sum(abs(np.spacing(number)) for number in fractions))
+
+
+def _in_brackets(answers: Answers) -> str:
     """The answers; many equal ones in a row as `answer × count`."""
-    runs = [(each, len(list(same))) for each, same in groupby(answers)]
-    words = (f"{each} × {n}" if n > _IN_A_ROW else ", ".join([str(each)] * n) for each, n in runs)
-    return f"[{', '.join(words)}]"
+    parts: list[str] = []
+    for answer, equal_answers in groupby(answers):
+        count = len(list(equal_answers))
+        if count > _IN_A_ROW:
+            parts.append(f"{answer} × {count}")
+        else:
+            parts += [str(answer)] * count
+    return f"[{', '.join(parts)}]"
 
 
 def audit(
@@ -232,63 +279,89 @@ def audit(
     require_made(function)
     start = time.perf_counter()
     mechanism = getattr(function, "__self__", function)
-    claimed = float(stated(mechanism, "epsilon", epsilon))
-    allowed = float(rational("delta", delta))
-    if not 0 <= allowed < 1:
+    claimed = float(stated_number(mechanism, "epsilon", epsilon))
+    allowed_delta = float(rational("delta", delta))
+    if not 0 <= allowed_delta < 1:
         raise ValueError("delta must be at least 0 and less than 1")
-    most = positive_integer("samples", samples)
-    if most < _FEWEST:
+    sample_count = positive_integer("samples", samples)
+    if sample_count < _FEWEST:
         raise ValueError(f"samples must be at least {_FEWEST:,}")
     if not 0 < level < 1:
         raise ValueError("level must be between 0 and 1")
     or_none(positive_integer)("reach", reach)
-    to_search = int(_SHARE_THAT_SEARCHES * most)
+    if reach is None:
+        reach = getattr(mechanism, "reach", None)
+    if monotonic is None:
+        monotonic = getattr(mechanism, "monotonic", None)
+    exact_sensitivity = stated_number(mechanism, "sensitivity", sensitivity, 1)
+    calls_of_search = int(_SHARE_THAT_SEARCHES * sample_count)
     calls = Calls(function, event, batch, bits, progress)
-    claims: dict[str, Any] = {"monotonic": monotonic, "reach": reach}
-    claims |= {name: getattr(mechanism, name, None) for name in claims if claims[name] is None}
-    claims["sensitivity"] = moved = stated(mechanism, "sensitivity", sensitivity, 1)
-    if neighbours is None:  # whole numbers as ints, for functions that accept only these
-        claims["sensitivity"] = moved.numerator if moved.denominator == 1 else float(moved)
-        tried = searching.neighbours_to_try(calls, to_search, epsilon=claimed, **claims)
+    if neighbours is None:
+        selection = searching.neighbours_to_try(
+            calls,
+            calls_of_search,
+            epsilon=claimed,
+            sensitivity=_usual_number(exact_sensitivity),
+            monotonic=bool(monotonic),
+            reach=reach,
+        )
     else:
-        pairs = [_neighbours(*pair, **claims) for pair in neighbours]
-        tried = searching.taken(calls, pairs, most)
-    if not tried.pairs:
-        raise ValueError(f"the function refused all answers that were tried: {tried.reason}")
-    found = searching.search(calls, tried.pairs, to_search, claimed, allowed)
-    runs = (most - to_search) // 2
-    pair = found.answers, found.neighbour
-    counted = [
-        [found.event.count(side) for side in calls.both(pair, size, to_test=True)]
-        for size in (min(_AT_ONCE, runs - done) for done in range(0, runs, _AT_ONCE))
-    ]
-    hits, others = map(sum, zip(*counted, strict=True))
-    p_value = searching.p_value(hits, others, runs, claimed, allowed, spare=level / 100)
-    if p_value > level and not calls.returned:
-        who = "run" if hasattr(function, "run") else "function"
-        raise ValueError(f"{who} returned None in every call: does it return anything?")
-    sizes = [len(one) for one, _ in tried.pairs]
-    values = [answer for pair in tried.pairs for side in pair for answer in side]
-    return AuditResult(
-        claimed,
-        allowed,
-        lower_bound(hits, others, runs, level, delta=allowed),
-        p_value,
-        level,
-        found.answers,
-        found.neighbour,
-        found.event.in_words(calls.codes),
-        hits,
-        others,
-        runs,
-        calls.made,
-        tried.left_out,
-        tried.reason,
-        found.not_looked_at,
-        len(tried.pairs),
-        (min(sizes), max(sizes)),
-        (min(values), max(values)),
-        found.event.in_floats,
-        dict(calls.raised),
-        time.perf_counter() - start,
+        pairs = [
+            _neighbours(answers, neighbour, exact_sensitivity, bool(monotonic), reach)
+            for answers, neighbour in neighbours
+        ]
+        selection = searching.accepted(calls, pairs, sample_count)
+    if not selection.pairs:
+        raise ValueError(f"the function refused all answers that were tried: {selection.reason}")
+    suspicion = searching.search(calls, selection.pairs, calls_of_search, claimed, allowed_delta)
+    runs = (sample_count - calls_of_search) // 2
+    hits, hits_neighbour = _test_counts(calls, suspicion, runs)
+    p_value = searching.p_value(
+        hits, hits_neighbour, runs, claimed, allowed_delta, spare=level / 100
     )
+    if p_value > level and not calls.returned:
+        callee = "run" if hasattr(function, "run") else "function"
+        raise ValueError(f"{callee} returned None in every call: does it return anything?")
+    sizes = [len(answers) for answers, _ in selection.pairs]
+    values = list(chain.from_iterable(chain.from_iterable(selection.pairs)))
+    return AuditResult(
+        epsilon=claimed,
+        delta=allowed_delta,
+        lower_bound=lower_bound(hits, hits_neighbour, runs, level, delta=allowed_delta),
+        p_value=p_value,
+        level=level,
+        answers=suspicion.answers,
+        neighbour=suspicion.neighbour,
+        event=suspicion.event.in_words(calls.codes),
+        hits=hits,
+        hits_neighbour=hits_neighbour,
+        runs=runs,
+        samples=calls.count,
+        left_out=selection.left_out,
+        why_left_out=selection.reason,
+        not_looked_at=suspicion.not_looked_at,
+        pairs=len(selection.pairs),
+        sizes=(min(sizes), max(sizes)),
+        values=(min(values), max(values)),
+        in_floats=suspicion.event.in_floats,
+        raised=dict(calls.raised),
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _usual_number(number: Fraction) -> int | float:
+    """A whole number as an int, for functions that accept only these; others as floats."""
+    return number.numerator if number.denominator == 1 else float(number)
+
+
+def _test_counts(calls: Calls, suspicion: searching.Suspicion, runs: int) -> tuple[int, int]:
+    """How often the event happens in new calls, on the answers and on the neighbour."""
+    hits = 0
+    hits_neighbour = 0
+    for done in range(0, runs, _AT_ONCE):
+        size = min(_AT_ONCE, runs - done)
+        pair = suspicion.answers, suspicion.neighbour
+        outputs, outputs_neighbour = calls.on_pair(pair, size, to_test=True)
+        hits += suspicion.event.count(outputs)
+        hits_neighbour += suspicion.event.count(outputs_neighbour)
+    return hits, hits_neighbour

@@ -50,32 +50,34 @@ from dpgap.proof.mutants import (
     with_any_margins,
     with_any_threshold,
 )
-from dpgap.question import Question, read_wanted
+from dpgap.question import Question, read_question
 
-DOCUMENT, PROGRAM = "document", "program"
+DOCUMENT = "document"
+PROGRAM = "program"
 _SAMPLES = {DOCUMENT: 20_000, PROGRAM: 200_000}
 
-_MOST_ANSWERS, _WITH_MANY_PATHS = 4, 3
+_MOST_ANSWERS = 4
+_WITH_MANY_PATHS = 3
 
 
 @lru_cache(maxsize=1)
 def cases() -> tuple[Case | CatalogueEntry, ...]:
     """All cases for proofs: for every number of answers, and again (independently) for few."""
-    of_mutants = [
-        Case(entry.name, entry.kind, entry.variant, EVERY, EVERY, judge)
-        for entry in catalogue()
-        if (judge := _for_every_n(entry)) is not None
-    ]
-    every = *shipped_for_every_n(), *_of_pipelines(), *of_mutants
-    return *every, *shipped(), *catalogue(ACCEPT)
+    every_n: list[Case | CatalogueEntry] = [*shipped_for_every_n(), *_of_pipelines()]
+    for entry in catalogue():
+        judge = _for_every_n(entry)
+        if judge is not None:
+            every_n.append(Case(entry.name, entry.kind, entry.variant, EVERY, EVERY, judge))
+    return (*every_n, *shipped(), *catalogue(ACCEPT))
 
 
 def _of_pipelines() -> Iterator[Case]:
     """The selections of the pipelines, with their default parameters."""
+    proof: Any
     for kind in DIRECTIONS:
-        for route, by in ((JointRoute, prove_joint), (RankedRoute, prove_one_sided)):
-            made = partial(_selection, route, monotonic=kind != GENERAL)
-            proof: Any = partial(by, made, kind)
+        for route, prove_selection in ((JointRoute, prove_joint), (RankedRoute, prove_one_sided)):
+            make = partial(_selection, route, monotonic=kind != GENERAL)
+            proof = partial(prove_selection, make, kind)
             yield for_every_n("MeasuredTopK", f"{route.name}, {kind}", kind, proof)
         for adaptive in (False, True):
             proof = partial(_prove_above, adaptive, kind)
@@ -91,45 +93,61 @@ def _selection(
 
 def _prove_above(adaptive: bool, kind: str) -> list[proving.Theorem]:
     """One step, with any units and limits; and the numbers of some of the selections."""
-    given: dict[str, Any] = {"adaptive": adaptive, "monotonic": kind != GENERAL}
+    pipeline = partial(MeasuredAbove, adaptive=adaptive, monotonic=kind != GENERAL)
     for k in (1, 2, 3, 5):
-        require_numbers(MeasuredAbove(0, k, 1, **given).selection)
-    return prove_known_stream(MeasuredAbove(0, 2, 1, **given).selection, kind)
+        require_numbers(pipeline(0, k, 1).selection)
+    return prove_known_stream(pipeline(0, 2, 1).selection, kind)
 
 
 def _for_every_n(entry: CatalogueEntry) -> Callable[[], Proof] | None:
     """A proof by a theorem, if there is one. A refutation for few answers holds for every n."""
-    few = entry.judge
-    how = dict(entry.how)
-    if entry.kind == MUTANT and not how.keys() <= {"neighbours", "ties"}:
-        return few
-    mechanism, neighbours = entry.mechanism, how.get("neighbours", GENERAL)
+    if entry.kind == MUTANT and not entry.how.keys() <= {"neighbours", "ties"}:
+        return entry.judge
+    theorems = _theorems_of(entry)
+    if theorems is None:
+        return entry.judge if entry.kind == MUTANT else None
+
+    def example() -> proving.Counterexample | None:
+        return entry.judge().counterexample
+
+    return partial(judged, theorems, entry.variant, example=example)
+
+
+def _theorems_of(entry: CatalogueEntry) -> Callable[[], list[proving.Theorem]] | None:
+    """The function that proves an entry for every n; None if there is none."""
+    mechanism = entry.mechanism
+    neighbours = entry.how.get("neighbours", GENERAL)
     if not hasattr(mechanism, "run"):  # a family: its unknowns are unknown in the theorem too
         mechanism = mechanism(lambda name: Fraction(1))
     if type(mechanism) in (SparseVector, AdaptiveSparseVector):
-        found: Any = partial(prove_known_stream, mechanism, neighbours)
-    elif isinstance(mechanism, Measurement):
-        found = partial(prove_measurement, partial(altered, mechanism), neighbours)
-    elif hasattr(mechanism, "align_step"):
-        found = partial(prove_steps, mechanism, neighbours, ties=True)
-    elif type(mechanism) is NoisyTopK or getattr(mechanism, "only_indices", False):
-        # A share of its ε may be claimed; without losers all answers win.
-        claimed = how.get("ties", False), how.get("epsilon", 1), entry.n - entry.k
-        found = partial(prove_known_ranking, mechanism, neighbours, *claimed)
-    else:
-        return few if entry.kind == MUTANT else None
-    return partial(judged, found, entry.variant, example=lambda: few().counterexample)
+        return partial(prove_known_stream, mechanism, neighbours)
+    if isinstance(mechanism, Measurement):
+        return partial(prove_measurement, partial(altered, mechanism), neighbours)
+    if hasattr(mechanism, "align_step"):
+        return partial(prove_steps, mechanism, neighbours, ties=True)
+    if type(mechanism) is NoisyTopK or getattr(mechanism, "only_indices", False):
+        return partial(
+            prove_known_ranking,
+            mechanism,
+            neighbours,
+            ties=entry.how.get("ties", False),
+            share=entry.how.get("epsilon", 1),  # a share of its ε may be claimed
+            losers=entry.n - entry.k,  # without losers all answers win
+        )
+    return None
 
 
 def audits() -> list[tuple[str, Callable[[], Audit]]]:
     """All audits, by name: dpgap's mechanisms as if others had made them, then mutants."""
-    return [
-        *((each.name, partial(audit_shipped, each, _SAMPLES[each.source])) for each in audited()),
-        *((each.name, partial(audit_mutant, each)) for each in catalogue(MUTANT)),
-    ]
+    listed: list[tuple[str, Callable[[], Audit]]] = []
+    for case in audited():
+        listed.append((case.name, partial(audit_shipped, case, _SAMPLES[case.source])))
+    for entry in catalogue(MUTANT):
+        listed.append((entry.name, partial(audit_mutant, entry)))
+    return listed
 
 
-class Audited(NamedTuple):
+class AuditCase(NamedTuple):
     """A case for an audit: a release, or the program behind it; the audit sees only outputs."""
 
     name: str
@@ -141,37 +159,44 @@ class Audited(NamedTuple):
     """Further arguments of the audit."""
 
 
-def audited() -> Iterator[Audited]:
+def audited() -> Iterator[AuditCase]:
     """Every mechanism and every kind of release, on answers or on the counts of a table's rows."""
     for name, variant, mechanism in mechanisms():
         if not variant.endswith("monotonic"):
-            yield Audited(name, variant, DOCUMENT, mechanism.release)
+            yield AuditCase(name, variant, DOCUMENT, mechanism.release)
     for method in ("best", "joint", "ranked", "paper"):
         winners = partial(measured_top_k, k=2, epsilon=1, monotonic=True, method=method)
-        yield Audited("measured_top_k", method, DOCUMENT, winners, _COUNTS)
+        yield AuditCase("measured_top_k", method, DOCUMENT, winners, _COUNTS)
     over = partial(measured_above, threshold=4, k=2, epsilon=1, monotonic=True)
-    yield Audited("measured_above", "best", DOCUMENT, over, _COUNTS)
-    top, lined = partial(top_k, k=1, epsilon=1), partial(above, threshold=4, k=2, epsilon=1)
-    units, adds = (
-        partial(answer, read_wanted(kind, {"epsilon": 1}), account=None, fresh=True)
-        for kind in ("count", "total")
-    )
-    for name, variant, released in (
-        ("top_k", "rows", lambda a: top(_counted(a))),
-        ("above", "rows", lambda a: lined(_counted(a))),
-        ("top_k", "groups", lambda a: top(_in_groups(a))),
-        ("count", "units", lambda a: units(_counted(a[:1]))),
-        ("total", "rows", lambda a: adds(_counted(a[:1], sum="paid"))),
-    ):
-        yield Audited(name, variant, DOCUMENT, released, _ROWS)
-    few = {"delta": "0.01"}
-    unknown = partial(top, **few)
-    yield Audited(
-        "top_k", "unknown", DOCUMENT, lambda a: unknown(_counted(a, unknown=True)), _ROWS | few
-    )
+    yield AuditCase("measured_above", "best", DOCUMENT, over, _COUNTS)
+    yield from _audited_tables()
     for name, variant, mechanism in mechanisms():
         if not isinstance(mechanism, CountHull | Cube):  # noise that is not drawn one by one
-            yield Audited(name, variant, PROGRAM, mechanism)
+            yield AuditCase(name, variant, PROGRAM, mechanism)
+
+
+def _audited_tables() -> Iterator[AuditCase]:
+    """The questions about a table; the audit's answers are the counts of its rows."""
+    largest = partial(top_k, k=1, epsilon=1)
+    over = partial(above, threshold=4, k=2, epsilon=1)
+    count = partial(answer, read_question("count", epsilon=1), account=None, fresh=True)
+    total = partial(answer, read_question("total", epsilon=1), account=None, fresh=True)
+    for name, variant, release in (
+        ("top_k", "rows", lambda counts: largest(_counted(counts))),
+        ("above", "rows", lambda counts: over(_counted(counts))),
+        ("top_k", "groups", lambda counts: largest(_in_groups(counts))),
+        ("count", "units", lambda counts: count(_counted(counts[:1]))),
+        ("total", "rows", lambda counts: total(_counted(counts[:1], sum="paid"))),
+    ):
+        yield AuditCase(name, variant, DOCUMENT, release, _ROWS)
+    unknown = partial(largest, delta="0.01")
+    yield AuditCase(
+        "top_k",
+        "unknown",
+        DOCUMENT,
+        lambda counts: unknown(_counted(counts, unknown=True)),
+        _ROWS | {"delta": "0.01"},
+    )
 
 
 _COUNTS: dict[str, Any] = {"epsilon": 1, "monotonic": True}
@@ -189,12 +214,13 @@ def mechanisms() -> Iterator[tuple[str, str, Any]]:
         yield "JointTopK", f"exponential, {kind}", JointTopK(2, **claims)
         yield "HybridTopK", f"exponential, {kind}", HybridTopK(0, 2, **claims)
         for noise in NOISES:
-            variant, given = f"{noise}, {kind}", claims | {"noise": noise}
-            yield "SparseVector", variant, SparseVector(0, 1, **given)
-            yield "AdaptiveSparseVector", variant, AdaptiveSparseVector(0, 1, **given)
+            variant = f"{noise}, {kind}"
+            adaptive = AdaptiveSparseVector(0, 1, noise=noise, **claims)
+            yield "SparseVector", variant, SparseVector(0, 1, noise=noise, **claims)
+            yield "AdaptiveSparseVector", variant, adaptive
             if noise in REAL_NOISES:
-                yield "NoisyTopK", variant, NoisyTopK(2, **given)
-                yield "NoisyMax", variant, NoisyMax(**given)
+                yield "NoisyTopK", variant, NoisyTopK(2, noise=noise, **claims)
+                yield "NoisyMax", variant, NoisyMax(noise=noise, **claims)
 
 
 def _counted(
@@ -202,31 +228,50 @@ def _counted(
 ) -> CountsInMemory:
     """A table in which each row has one item, after counting. Who is absent is in no table."""
     counts = np.array(answers)
-    there = np.flatnonzero(counts)
-    names = there if unknown else np.arange(counts.size)
-    origin = Question(unit="row", domain="a list", unknown=unknown, sum=sum)
-    facts: dict[str, Any] = {"monotonic": True, "reach": 1, "unknown": unknown}
-    places = np.arange(there.size) if unknown else there
+    present = np.flatnonzero(counts)
+    labels = np.arange(counts.size)
+    positions = present
+    if unknown:
+        labels = present
+        positions = np.arange(present.size)
     return CountsInMemory(
-        names.tolist(), places, counts[there], sensitivity=Fraction(1), origin=origin, **facts
+        labels.tolist(),
+        positions,
+        counts[present],
+        sensitivity=Fraction(1),
+        monotonic=True,
+        reach=1,
+        unknown=unknown,
+        origin=Question(unit="row", domain="a list", unknown=unknown, sum=sum),
     )
 
 
 def _in_groups(answers: Sequence[int]) -> CountsByGroup:
     """A table whose rows are in two groups, which have the same items."""
     half = (len(answers) + 1) // 2
-    split = answers[:half], [*answers[half:], 0][:half]
+    padded = [*answers, 0]
     origin = Question(unit="row", domain="a list", by="by", groups=2)
-    counts = [replace(_counted(each), origin=origin) for each in split]
+    counts = [
+        replace(_counted(group_answers), origin=origin)
+        for group_answers in (answers[:half], padded[half : 2 * half])
+    ]
     return CountsByGroup(("a", "b"), counts.__getitem__, origin)
 
 
-def audit_shipped(each: Audited, samples: int) -> Audit:
+def audit_shipped(case: AuditCase, samples: int) -> Audit:
     """Audit a case like a user's function. A release must not raise, so an error is a leak."""
-    found = audit(each.function, samples=samples, level=LEVEL, **each.how)
-    p_value = 0.0 if found.raised else found.p_value
-    of = each.name, SHIPPED, each.variant, each.source
-    return Audit(*of, found.epsilon, found.lower_bound, found.samples, p_value, found.seconds)
+    result = audit(case.function, samples=samples, level=LEVEL, **case.how)
+    return Audit(
+        name=case.name,
+        kind=SHIPPED,
+        variant=case.variant,
+        source=case.source,
+        claimed=result.epsilon,
+        lower_bound=result.lower_bound,
+        samples=result.samples,
+        p_value=0.0 if result.raised else result.p_value,
+        seconds=result.seconds,
+    )
 
 
 def shipped() -> Iterator[Case]:
@@ -248,17 +293,19 @@ def shipped() -> Iterator[Case]:
     yield from _cut_by_a_line()
     for noise, neighbours in product(NOISES, DIRECTIONS):
         if noise in REAL_NOISES:
-            given: dict[str, Any] = {"monotonic": neighbours != GENERAL, "noise": noise}
-            most = _WITH_MANY_PATHS if noise == "exponential" else _MOST_ANSWERS
+            claims: dict[str, Any] = {"monotonic": neighbours != GENERAL, "noise": noise}
+            limit = _WITH_MANY_PATHS if noise == "exponential" else _MOST_ANSWERS
             variant = f"{noise}, {neighbours}"
-            for n, k in _sizes(most):
-                yield _of_few(NoisyTopK(k, 1, **given), n, k, neighbours, variant)
-            for n in range(1, most + 1):
-                yield _of_few(NoisyMax(1, **given), n, 1, neighbours, variant)
+            for n, k in _sizes(limit):
+                yield _of_few(NoisyTopK(k, 1, **claims), n, k, neighbours, variant)
+            for n in range(1, limit + 1):
+                yield _of_few(NoisyMax(1, **claims), n, 1, neighbours, variant)
         for stream in (SparseVector, AdaptiveSparseVector):
             yield from _streams(stream, noise, neighbours, _MOST_ANSWERS)
-        for more in ({"drain": True}, {"branches": 3}, {"branches": 3, "drain": True}):
-            yield from _streams(AdaptiveSparseVector, noise, neighbours, _WITH_MANY_PATHS, **more)
+        for options in ({"drain": True}, {"branches": 3}, {"branches": 3, "drain": True}):
+            yield from _streams(
+                AdaptiveSparseVector, noise, neighbours, _WITH_MANY_PATHS, **options
+            )
 
 
 def _of_few(
@@ -283,17 +330,22 @@ def _cut_by_a_line() -> Iterator[Case]:
         yield Case(HybridTopK.__name__, SHIPPED, "δ of unknown items", n, k, lone)
 
 
-def _sizes(most: int) -> list[tuple[int, int]]:
-    """All numbers of answers up to the most, each with every k."""
-    return [(n, k) for n in range(1, most + 1) for k in range(1, n + 1)]
+def _sizes(limit: int) -> list[tuple[int, int]]:
+    """All numbers of answers up to the limit, each with every k."""
+    sizes = []
+    for n in range(1, limit + 1):
+        sizes += [(n, k) for k in range(1, n + 1)]
+    return sizes
 
 
 def _streams(
-    kind: type[SparseVector], noise: str, neighbours: str, most: int, **more: Any
+    kind: type[SparseVector], noise: str, neighbours: str, limit: int, **options: Any
 ) -> Iterator[Case]:
     """Streams with any threshold and any margins; noise on a grid ties, so ties count."""
-    variant = ", ".join([noise, neighbours, *(f"{key}={value}" for key, value in more.items())])
-    for n, k in _sizes(most):
-        made = kind(0, k, 1, monotonic=neighbours != GENERAL, noise=noise, **more)
-        family = partial(with_any_margins, made)
-        yield _of_few(made, n, k, neighbours, variant, family, ties=True)
+    variant = f"{noise}, {neighbours}"
+    for name, value in options.items():
+        variant += f", {name}={value}"
+    for n, k in _sizes(limit):
+        mechanism = kind(0, k, 1, monotonic=neighbours != GENERAL, noise=noise, **options)
+        family = partial(with_any_margins, mechanism)
+        yield _of_few(mechanism, n, k, neighbours, variant, family, ties=True)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache, partial
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -36,19 +37,23 @@ from dpgap.proof.auditing.calling import frequency
 from dpgap.proof.auditing.searching import DELTA, EPSILON, Audit, lower_bound, lower_chance
 from dpgap.proof.checker import proving
 
-MUTANT, ACCEPT = "mutant", "accept"
+MUTANT = "mutant"
+ACCEPT = "accept"
 Entries = Iterator["CatalogueEntry"]
 
 
 def catalogue(*kinds: str) -> list["CatalogueEntry"]:
     """The entries of these kinds: by default mutants first, then those that must be accepted."""
-    return [e for kind in kinds or (MUTANT, ACCEPT) for e in _entries() if e.kind == kind]
+    entries: list[CatalogueEntry] = []
+    for kind in kinds or (MUTANT, ACCEPT):
+        entries += [entry for entry in _entries() if entry.kind == kind]
+    return entries
 
 
 @lru_cache(maxsize=1)
 def _entries() -> tuple["CatalogueEntry", ...]:
-    groups = _streams, _rankings, _sets, _lined, _branching, _measured
-    return tuple(each for group in groups for each in group())
+    groups = _streams(), _rankings(), _sets(), _lined(), _branching(), _measured()
+    return tuple(chain.from_iterable(groups))
 
 
 def edited(kind: Any, **changes: Any) -> Any:
@@ -95,21 +100,18 @@ class Event:
     bounds: str = EPSILON
     """The parameter that it bounds from below; for δ, it cannot happen on the neighbour."""
 
-    def least(self, mechanism: Any) -> float:
+    def lower_bound(self, mechanism: Any) -> float:
         """A lower bound of the mechanism's ε or δ: exact, or from samples of its program."""
-        sides = self.answers, self.neighbour
         if self.chance is not None:
-            likely, unlikely = map(self.chance, sides)
-            return math.log(likely / unlikely)
+            return math.log(self.chance(self.answers) / self.chance(self.neighbour))
         runs = self.samples // 2
-        hits = [
-            frequency(mechanism.run, side, self.happens, runs, on_grid=self.on_grid)
-            for side in sides
-            if side
-        ]
+        count = partial(
+            frequency, mechanism.run, event=self.happens, runs=runs, on_grid=self.on_grid
+        )
+        hits = count(answers=self.answers)
         if self.bounds == DELTA:
-            return lower_chance(hits[0], runs)
-        return lower_bound(hits[0], hits[1], runs)
+            return lower_chance(hits, runs)
+        return lower_bound(hits, count(answers=self.neighbour), runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,9 @@ class CatalogueEntry:
     @property
     def variant(self) -> str:
         """The kind of neighbours on which it is judged."""
-        return "δ of unknown items" if self._is_by_delta else self.how.get("neighbours", "general")
+        if self._is_by_delta:
+            return "δ of unknown items"
+        return str(self.how.get("neighbours", "general"))
 
 
 def audit_mutant(entry: CatalogueEntry) -> Audit:
@@ -161,11 +165,22 @@ def audit_mutant(entry: CatalogueEntry) -> Audit:
     start = time.perf_counter()
     event = entry.event
     assert event is not None
-    samples = event.samples if event.chance is None else 0
-    of = entry.name, entry.kind, entry.variant, "program" if samples else "exact"
-    claimed = float(entry.mechanism.delta(1) if event.bounds == DELTA else entry.mechanism.epsilon)
-    least, seconds = event.least(entry.mechanism), time.perf_counter() - start
-    return Audit(*of, claimed, least, samples, None, seconds, event.bounds)
+    is_sampled = event.chance is None
+    claimed = entry.mechanism.epsilon
+    if event.bounds == DELTA:
+        claimed = entry.mechanism.delta(1)
+    return Audit(
+        name=entry.name,
+        kind=entry.kind,
+        variant=entry.variant,
+        source="program" if is_sampled else "exact",
+        claimed=float(claimed),
+        lower_bound=event.lower_bound(entry.mechanism),
+        samples=event.samples if is_sampled else 0,
+        p_value=None,
+        seconds=time.perf_counter() - start,
+        bounds=event.bounds,
+    )
 
 
 def listed(
@@ -180,21 +195,24 @@ def laplace(scale: int | Fraction) -> LaplaceNoise:
     return LaplaceNoise(Fraction(scale))
 
 
-TWO, FOUR, EIGHT = map(laplace, (2, 4, 8))
+TWO = laplace(2)
+FOUR = laplace(4)
+EIGHT = laplace(8)
 
-_NODES, _REACH = 24, 45
+_NODES = 24
+_REACH = 45
 
 
-def integrate(given: Callable[[Any], Any], law: LaplaceNoise) -> float:
-    """The mean of `given` over Laplace noise, whose density is smooth between whole numbers.
+def integrate(function: Callable[[Any], Any], law: LaplaceNoise) -> float:
+    """The mean of a function of Laplace noise, whose density is smooth between whole numbers.
 
     Gauss–Legendre nodes between these; tails are cut off where they are below 1e-19.
     """
-    places, weights = np.polynomial.legendre.leggauss(_NODES)
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     scale = float(law.scale)
     reach = int(_REACH * scale)
-    points = (np.arange(-reach, reach)[:, None] + (places + 1) / 2).ravel()
-    values = np.exp(-np.abs(points) / scale) / (2 * scale) * given(points)
+    points = (np.arange(-reach, reach)[:, None] + (nodes + 1) / 2).ravel()
+    values = np.exp(-np.abs(points) / scale) / (2 * scale) * function(points)
     return float((values.reshape(-1, _NODES) @ weights / 2).sum())
 
 
@@ -205,38 +223,47 @@ def integrate(given: Callable[[Any], Any], law: LaplaceNoise) -> float:
 FAR = 1000
 """A threshold that no noise reaches."""
 _DRAW = "noise.draw(branch.law)"
-_ABOVE, _BELOW = "Outcome(branch.number, gap)", "Outcome(None, None)"
+_ABOVE = "Outcome(branch.number, gap)"
+_BELOW = "Outcome(None, None)"
 _OPENING = "self.threshold + noise.draw(self.threshold_law)"
 _RISE = "(rise := self.rise(sum(answers), sum(neighbour)))"
-_SHIFTS_BELOW, _SHIFTS_ABOVE = "[0] * self.live(used)", "[*[0] * (branch - 1), move]"
+_SHIFTS_BELOW = "[0] * self.live(used)"
+_SHIFTS_ABOVE = "[*[0] * (branch - 1), move]"
 
 # It says above or below and nothing else.
 INDICES_ONLY = edited(SparseVector, step=[(_ABOVE, "Outcome(1, None)")])
 
 
-def stream(kind: Any, law: Law | None = None, **more: Any) -> Any:
+def stream(
+    kind: Any,
+    law: Law | None = None,
+    *,
+    threshold: int = 0,
+    k: int = 1,
+    noise: str = "laplace",
+    threshold_share: Fraction = Fraction(1, 2),
+) -> Any:
     """A Sparse Vector whose threshold takes half of ε, with a margin of 0 and perhaps other noise.
 
     The threshold's noise has scale 2 then, and that of answers scale 4 for k = 1.
     """
-    usual = {"threshold": 0, "k": 1, "epsilon": 1, "noise": "laplace"}
-    made = kind(**usual | {"threshold_share": Fraction(1, 2)} | more)
-    branch = made.every_branch[0]
-    return altered(made, every_branch=(branch._replace(law=law or branch.law, margin=0),))
+    mechanism = kind(threshold, k, 1, noise=noise, threshold_share=threshold_share)
+    branch = mechanism.every_branch[0]
+    return altered(mechanism, every_branch=(branch._replace(law=law or branch.law, margin=0),))
 
 
 def outcomes_are(
-    wanted: Sequence[int], fits: Callable[[Scalar], Any] = lambda number: True
+    branches: Sequence[int], fits: Callable[[Scalar], Any] = lambda number: True
 ) -> Callable[[Iterable[Any]], bool]:
-    """Whether outcomes are exactly as wanted, 0 for below, with numbers that fit where above."""
+    """Whether outcomes have these branches, 0 for below, with numbers that fit where above."""
 
     def happens(output: Iterable[Any]) -> bool:
-        seen = 0
-        for (branch, number), want in zip(output, wanted, strict=False):
-            if int(branch or 0) != want or (want and not fits(number)):
+        count = 0
+        for (branch, number), expected in zip(output, branches, strict=False):
+            if int(branch or 0) != expected or (expected and not fits(number)):
                 return False
-            seen += 1
-        return seen == len(wanted)
+            count += 1
+        return count == len(branches)
 
     return happens
 
@@ -248,14 +275,15 @@ def late(
     branch: int = 1,
     fits: Callable[[Scalar], Any] = lambda number: True,
     happens: Any = None,
-    **more: Any,
+    **options: Any,
 ) -> Event:
     """An event in a stream: so many answers are below, then so many above, with fitting numbers.
 
     On the neighbour those below have risen by 1, and those above have fallen by 1.
     """
-    wanted = happens or outcomes_are([0] * below + [branch] * above, fits)
-    return Event((0,) * (below + above), (1,) * below + (-1,) * above, wanted, **more)
+    if happens is None:
+        happens = outcomes_are([0] * below + [branch] * above, fits)
+    return Event((0,) * (below + above), (1,) * below + (-1,) * above, happens, **options)
 
 
 def _low_then_high(output: Iterable[Any], lows: int) -> bool:
@@ -268,22 +296,24 @@ def _low_then_high(output: Iterable[Any], lows: int) -> bool:
 def _below_then_above(answers: Sequence[int], above: int, law: Law) -> float:
     """The chance that the last `above` answers are above a threshold of scale 2, others below."""
 
-    def given(threshold: Any) -> Any:
-        clears = [law.tail(threshold - answer) for answer in answers]
-        return np.prod([1 - each for each in clears[:-above]] + clears[-above:], axis=0)
+    def chance_with(threshold: Any) -> Any:
+        chances = [law.tail(threshold - answer) for answer in answers]
+        below = [1 - chance for chance in chances[:-above]]
+        return np.prod(below + chances[-above:], axis=0)
 
-    return integrate(given, TWO)
+    return integrate(chance_with, TWO)
 
 
 def _values_low(answers: Sequence[int]) -> float:
     """All below the threshold, scales 2 and 4; then a value that is above it but not above 0."""
     *below, last = answers
 
-    def given(threshold: Any) -> Any:
+    def chance_with(threshold: Any) -> Any:
         value = (FOUR.tail(threshold - last) - FOUR.tail(-last)) * (threshold <= 0)
-        return value * np.prod([1 - FOUR.tail(threshold - each) for each in below], axis=0)
+        chances = [1 - FOUR.tail(threshold - answer) for answer in below]
+        return value * np.prod(chances, axis=0)
 
-    return integrate(given, TWO)
+    return integrate(chance_with, TWO)
 
 
 def _streams() -> Entries:
@@ -317,8 +347,8 @@ def _streams() -> Entries:
 
     # It releases the gap of every answer, above or below.
     all_gaps = edited(SparseVector, step=[(_BELOW, "Outcome(None, gap)")])
-    told = late(6, 6, happens=partial(_low_then_high, lows=6), samples=20_000_000)
-    yield listed("gaps below the threshold too", stream(all_gaps, threshold=FAR), told)
+    low_gaps = late(6, 6, happens=partial(_low_then_high, lows=6), samples=20_000_000)
+    yield listed("gaps below the threshold too", stream(all_gaps, threshold=FAR), low_gaps)
 
     # It releases, for an answer above, a gap from fresh noise that nobody pays for.
     again = [(_ABOVE, f"Outcome(branch.number, answer + {_DRAW} - threshold)")]
@@ -363,6 +393,11 @@ def _first_wins(output: Any) -> bool:
     return bool(output[0] == (0,))
 
 
+def _wins_with(winner: int, fits: Callable[[Any], Any]) -> Callable[[Any], bool]:
+    """Whether this answer alone wins, and what is released of it fits."""
+    return lambda output: bool(output[0] == (winner,) and fits(output[1]))
+
+
 def _first_two_win(output: Any) -> bool:
     return set(output[0]) == {0, 1}
 
@@ -389,34 +424,33 @@ def _rankings() -> Entries:
         first,
         n=3,
     )
-    both = _winners_fall(2, 2, _first_two_win)
+    first_two = _winners_fall(2, 2, _first_two_win)
     yield listed(
         "top-k at the scale of noisy max",
         altered(NoisyTopK(2, 1, noise="laplace"), law=TWO),
-        both,
+        first_two,
         3,
         2,
     )
 
     # It names two, at the price of one.
-    two_named, both = altered(top_k("None", k=2), law=TWO), _winners_fall(2, 4, _first_two_win)
-    yield listed("noisy max naming the runner-up", two_named, both, n=3)
+    two_named = altered(top_k("None", k=2), law=TWO)
+    first_two = _winners_fall(2, 4, _first_two_win)
+    yield listed("noisy max naming the runner-up", two_named, first_two, n=3)
 
     # It takes the gap from the winner's own true answer, so releases its noise.
-    own = top_k("noisy[ranking[0]] - answers[ranking[0]]")
+    own_gap = top_k("noisy[ranking[0]] - answers[ranking[0]]")
     low = _winners_fall(1, 4, lambda output: _first_wins(output) and output[1] <= 0)
-    yield listed("gap from the winner's own true answer", own, low, n=3)
+    yield listed("gap from the winner's own true answer", own_gap, low, n=3)
 
     # It takes the gap from the true answer of the runner-up, and names it.
     next_one = top_k("(ranking[1], noisy[ranking[0]] - answers[ranking[1]])")
-    low = Event(
-        (0,) * 4, (0, -1, 1, 1), lambda out: out[0] == (0,) and out[1][0] == 1 and out[1][1] <= 0
-    )
+    happens = _wins_with(0, lambda released: released[0] == 1 and released[1] <= 0)
+    low = Event((0,) * 4, (0, -1, 1, 1), happens)
     yield listed("gap from the runner-up's true answer", next_one, low, n=3)
 
-    tied = Event(
-        (0,) * 4, (1, 1, -1, -1), lambda out: out[0] == (2,) and out[1][0] <= 0, on_grid=True
-    )
+    happens = _wins_with(2, lambda leads: leads[0] <= 0)
+    tied = Event((0,) * 4, (1, 1, -1, -1), happens, on_grid=True)
     yield listed(
         "ties to the lowest index, gap released",
         NoisyTopK(1, 1, noise="laplace"),
@@ -427,11 +461,13 @@ def _rankings() -> Entries:
 
     # It releases the runner-up's gap too, at the price of one.
     two_gaps = top_k("tuple(noisy[i] - noisy[j] for i, j in zip(ranking[:2], ranking[1:3]))")
-    high = Event((0, 0, -8, -8), (-1, -1, -7, -7), lambda out: out[0] == (0,) and out[1][1] >= 8)
+    happens = _wins_with(0, lambda gaps: gaps[1] >= 8)
+    high = Event((0, 0, -8, -8), (-1, -1, -7, -7), happens)
     yield listed("noisy max with two gaps", two_gaps, high, n=3)
 
-    half, whole = Fraction(1, 2), NoisyTopK(3, 1, noise="laplace")
-    yield listed("top-k of all answers at half the price", whole, n=3, k=3, epsilon=half)
+    half = Fraction(1, 2)
+    all_win = NoisyTopK(3, 1, noise="laplace")
+    yield listed("top-k of all answers at half the price", all_win, n=3, k=3, epsilon=half)
     # Winners rise by 1 on the neighbour, as much as any loser can, so all order is kept.
     align = _by_winners(
         lambda falls, won: [fall + 1 if i in won else 0 for i, fall in enumerate(falls)]
@@ -447,13 +483,13 @@ def _rankings() -> Entries:
 
 def _sets() -> Entries:
     # It takes the margin itself, as if it moved by no more than half of it does.
-    whole = edited(JointTopK, half_margin=[("_HALF * (", "(")])
-    far = Event((8, 8, 0), (7, 7, 1), lambda out: out[0] == (0, 1) and out[1] >= 24)
-    yield listed("joint top-k by the margin, not halved", _joint(whole, 2), far, n=3, k=2)
+    margin = edited(JointTopK, half_margin=[("_HALF * (", "(")])
+    far = Event((8, 8, 0), (7, 7, 1), lambda output: output[0] == (0, 1) and output[1] >= 24)
+    yield listed("joint top-k by the margin, not halved", _joint(margin, 2), far, n=3, k=2)
 
     # It measures from the last answer kept in place of the first one left out.
-    kept = "min([answers[i] for i in members if answers[i] > max(outside)] or [max(outside)])"
-    last_kept = _joint(edited(JointTopK, half_margin=[("max(outside)", kept)]), 2)
+    nearest = "min([answers[i] for i in members if answers[i] > max(outside)] or [max(outside)])"
+    last_kept = _joint(edited(JointTopK, half_margin=[("max(outside)", nearest)]), 2)
     turned = Event((20, 5, 4), (20, 4, 5), lambda output: output[0] == (0, 1))
     yield listed("joint top-k with the margin to the wrong neighbour", last_kept, turned, n=3, k=2)
 
@@ -477,8 +513,8 @@ def _joint(kind: Any, k: int) -> Any:
 # Hybrid Top-K: which answers are the largest, as far as they are above a line?
 
 
-def _hybrid(kind: Any, k: int, scale: int, **more: Any) -> Any:
-    return altered(kind(0, k, 1, **more), law=laplace(scale))
+def _hybrid(kind: Any, k: int, scale: int, **options: Any) -> Any:
+    return altered(kind(0, k, 1, **options), law=laplace(scale))
 
 
 def _delta_of_more(self: Any, reach: int) -> Fraction:
@@ -519,7 +555,7 @@ def _lined() -> Entries:
     align = [*three, ("== self.k:", "== self.k and not cut:")]
     unalign = [*three, ("< self.k:", "< self.k or cut:")]
     not_paid = edited(HybridTopK, run=run, align=align, unalign=unalign)
-    cut = Event((0,) * 6, (0, *(1,) * 5), lambda output: _first_wins(output) and output[2])
+    cut = Event((0,) * 6, (0, 1, 1, 1, 1, 1), lambda output: _first_wins(output) and output[2])
     cheap = _hybrid(not_paid, 1, 1, monotonic=True)
     yield listed("hybrid top-k that does not pay for the line", cheap, cut, neighbours="rising")
 
@@ -539,9 +575,9 @@ def _lined() -> Entries:
 
 def two_branches(kind: Any = AdaptiveSparseVector, threshold: int = 0) -> Any:
     """One like the paper's with k = 1: ε₀ = ε₂ = ½ and ε₁ = ¼, and a margin of 16 on top."""
-    made = kind(threshold, 1, 1, threshold_share=Fraction(1, 2), noise="laplace")
-    top, middle = made.every_branch
-    return altered(made, every_branch=(top._replace(margin=16), middle))
+    mechanism = kind(threshold, 1, 1, threshold_share=Fraction(1, 2), noise="laplace")
+    top, middle = mechanism.every_branch
+    return altered(mechanism, every_branch=(top._replace(margin=16), middle))
 
 
 def with_any_threshold(mechanism: Any, unknown: Callable[[str], Scalar]) -> Any:
@@ -572,8 +608,8 @@ def _branching() -> Entries:
         AdaptiveSparseVector, step=[("if gap >=", missed), (_BELOW, "Outcome(None, missed)")]
     )
     chance = partial(_below_then_above, above=10, law=EIGHT)
-    told = late(10, 10, happens=partial(_low_then_high, lows=10), chance=chance)
-    yield listed("adaptive leaking the failed branch", two_branches(leak, FAR), told)
+    low_gaps = late(10, 10, happens=partial(_low_then_high, lows=10), chance=chance)
+    yield listed("adaptive leaking the failed branch", two_branches(leak, FAR), low_gaps)
 
     top, middle = two_branches().every_branch
     cheap = altered(two_branches(), every_branch=(top, middle._replace(units=1)), limits=(1, 1))
@@ -609,7 +645,9 @@ class FoldedNoise(GeometricNoise):
 def hull_releases_zero(answers: Sequence[int]) -> float:
     """The chance that two values are released as exactly 0, on whole steps with scale 1."""
     steps = range(-60, 61)
-    chances = {(x, y): math.exp(min(x, y, 0) - max(x, y, 0)) for x in steps for y in steps}
+    chances = {}
+    for first, second in product(steps, steps):
+        chances[first, second] = math.exp(min(first, second, 0) - max(first, second, 0))
     return chances[answers[0], answers[1]] / sum(chances.values())
 
 
@@ -620,20 +658,19 @@ def _are_zero(values: Sequence[Scalar]) -> bool:
 def _measured() -> Entries:
     # It measures all that an adaptive run found with noise for a single answer.
     too_many = edited(Laplace, noise=[("count * scale", "scale")])
-    both = Event((0, 0), (-1, -1), lambda values: bool(values[0] >= 0) and bool(values[1] >= 0))
-    yield listed("measured with noise for fewer answers", too_many(1), both)
+    positive = Event((0, 0), (-1, -1), lambda values: bool(values[0] >= 0) and bool(values[1] >= 0))
+    yield listed("measured with noise for fewer answers", too_many(1), positive)
 
-    hull, zero = CountHull(1, monotonic=True), partial(Event, (0, 0), happens=_are_zero)
-    crossed = zero((1, -1), chance=hull_releases_zero)
+    hull = CountHull(1, monotonic=True)
+    zeros = partial(Event, (0, 0), happens=_are_zero, chance=hull_releases_zero)
     name = "count hull on answers that move both ways"
-    yield listed(name, hull, crossed, k=2, neighbours="general")
-    far = zero((3, 3), chance=hull_releases_zero)
+    yield listed(name, hull, zeros((1, -1)), k=2, neighbours="general")
     name = "count hull that ignores the sensitivity"
-    yield listed(name, hull, far, k=2, neighbours="rising", sensitivity=3)
+    yield listed(name, hull, zeros((3, 3)), k=2, neighbours="rising", sensitivity=3)
 
-    one = NoisyHistogram(1)
-    small = altered(NoisyHistogram(1, reach=2), law=one.law)
-    yield listed("histogram with noise for a reach of one", small, both, ties=True)
-    folded = altered(one, law=FoldedNoise(Fraction(1)))
+    histogram = NoisyHistogram(1)
+    small = altered(NoisyHistogram(1, reach=2), law=histogram.law)
+    yield listed("histogram with noise for a reach of one", small, positive, ties=True)
+    folded = altered(histogram, law=FoldedNoise(Fraction(1)))
     zero_alone = Event((0,), (-1,), _are_zero)
     yield listed("histogram whose noise is folded at zero", folded, zero_alone, n=1, ties=True)

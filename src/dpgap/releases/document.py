@@ -12,7 +12,8 @@ What is in a document
 - Absent values (labels, a threshold, an entry of a ledger) are left out.
 - Exact numbers (ε, δ, scales) are text such as "7/10". Floats have all their digits. Labels have
   rules of their own, right below.
-- `delta` is the δ of the guarantee: "0", unless items were unknown.
+- `epsilon` and `delta` are those of the guarantee. δ is "0", unless items were unknown. `promise`
+  has them again, and ρ, as the most that such a release costs; `cost` is what this one did cost.
 - Fields in `SHOWN` (findings and other sentences, 95 % intervals, rows) are computed from the
   others, for people, and for programs that do not want to compute them. They are never read. An
   archive keeps documents without them; they are added when a document is shown. `BESIDE` lists
@@ -48,6 +49,7 @@ from uuid import UUID
 import numpy as np
 
 from dpgap._package import __version__, public
+from dpgap.budget.cost import Cost, equal_part
 from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.errors import GapErrors, HistogramError, LaplaceSum, MeasurementError
 from dpgap.exact.laws import LAWS, Decay, GeometricNoise, LaplaceNoise
@@ -506,19 +508,20 @@ def require_agreement(release: Any) -> None:
     """Refuse a release whose parts contradict each other."""
     asked: Any = getattr(release, "question", None)
     is_hybrid = isinstance(release, HybridRelease)
-    promised = release.promise.delta == (0 if asked is None else asked.delta)
+    most = release.promise.cost
+    promised = most.delta == (0 if asked is None else asked.delta)
     _require(is_hybrid or promised, "a δ and what was asked")
-    _require(release.promise.epsilon == release.epsilon, "epsilon and the promise")
-    _require(release.spent <= release.epsilon, "spent and epsilon")
+    _require(release.cost.delta == most.delta, "the δ of the cost and of the promise")
+    _require(release.cost.fits(most), "cost and promise")
     of_a_group = isinstance(release, TableRelease) and asked.group is not None
     if asked is not None and not of_a_group:
-        _require(asked.epsilon == release.epsilon, "epsilon and the question")
+        _require(asked.epsilon == most.epsilon, "epsilon and the question")
     if isinstance(release, ReleasesByGroup):
         _require_groups(release)
         return
-    stated: list[Any] = [dict(each.parameters).get("epsilon") for each in release.mechanisms]
-    _require(all(isinstance(each, str) for each in stated), "epsilon and the mechanisms")
-    _require(sum(map(exact_value, stated)) == release.epsilon, "epsilon and the mechanisms")
+    used = Cost.sum(map(_cost_of, release.mechanisms))
+    _require(used.epsilon == most.epsilon, "epsilon and the mechanisms")
+    _require(used.fits(most), "the cost of the mechanisms and the promise")
     if isinstance(release, MeasuredValues):
         _require_laws([release.error], release.values.size)
         if isinstance(release, Total):
@@ -577,14 +580,29 @@ def _require_measured(release: Measured, count: int) -> None:
     _require_laws((*release.errors, *kept), count)
     _require(release.route in _ROUTES_OF.get(release.method, ()), "the method and the route")
     _require((release.lead is not None) == (release.route == "joint"), "the route and the lead")
-    steps = tuple(step for step, _ in release.parts)
-    ways = ("measure",) if release.route == "histogram" else ("select", "measure")
-    wanted = ("look", *ways) if release.looked else ways
-    _require(steps == (() if release.route is None else wanted), "the route and its steps")
-    spent = sum(part for _, part in release.parts)
-    _require(not steps or spent == release.epsilon, "epsilon and what each step took")
+    _require(release.route is not None or release.line is not None, "a top-k and its route")
+    steps = tuple(step for step, _ in release.cost.parts)
+    _require(steps == _steps_of(release, count), "the route and its steps")
+    together = Cost.sum(part for _, part in release.cost.parts)
+    is_sum = together.with_delta(release.cost.delta) == release.cost
+    _require(is_sum, "the cost and that of each step")
     ranks = [rank for rank, _ in release.looked]
     _require(ranks == sorted(set(ranks)), "the ranks that were looked at")
+
+
+def _steps_of(release: Measured, count: int) -> tuple[str, ...]:
+    """The steps in which a release was made; nothing is measured if nothing was found."""
+    if release.route == HISTOGRAM:
+        return ("measure",)
+    first = ("look", "select") if release.looked else ("select",)
+    return (*first, "measure") if count else first
+
+
+def _cost_of(mechanism: MechanismUsed) -> Cost:
+    """The most that a mechanism costs, by its parameters."""
+    epsilon = dict(mechanism.parameters).get("epsilon")
+    _require(isinstance(epsilon, str), "epsilon and the mechanisms")
+    return Cost.pure(POSITIVE.read(epsilon, "the epsilon of a mechanism"))
 
 
 def _require_laws(errors: Any, count: int) -> None:
@@ -601,9 +619,9 @@ def _require_groups(release: ReleasesByGroup) -> None:
     _require(is_right, "the groups and their answers")
     used = {each for answer in release.values() for each in answer.mechanisms}
     _require(set(release.mechanisms) == used, "the groups and their mechanisms")
-    shared = (question.epsilon, question.epsilon_of_a_group)
+    costs_once = (question.epsilon, equal_part(question.epsilon, question.max_groups))
     for answer in release.values():
-        _require(answer.epsilon in shared, "epsilon and that of the groups")
+        _require(answer.epsilon in costs_once, "epsilon and that of the groups")
         require_agreement(answer)
 
 
@@ -653,27 +671,30 @@ def _question() -> Form:
     return Form(inside.write, read)
 
 
+_AN_EPSILON = exact(lambda value: 0 <= value < 1 << 400, "a number from 0 on and below 2^400")
+_A_RHO = exact(lambda value: 0 <= value < 1 << 800, "a number from 0 on and below 2^800")
+_CHANCE = exact(lambda value: 0 < value <= 1, "a chance above 0")
+_NUMBERS = {"epsilon": maybe(_AN_EPSILON), "rho": _A_RHO, "delta": maybe(_CHANCE, Fraction(0))}
+_STEP_COST = pairs(word("look", "select", "measure"), record(Cost, **_NUMBERS))
+_COST = record(Cost, **_NUMBERS, parts=maybe(each(_STEP_COST), ()))
 _LEDGER = record(LedgerReference, dataset=TEXT, entry=whole(0), hash=TEXT)
 _EVERY: dict[str, Form] = {
     "made": record(Provenance, time=MOMENT, dpgap=TEXT, ledger=maybe(_LEDGER)),
-    "epsilon": POSITIVE,
+    "cost": _COST,
     "promise": record(
         Promise,
-        epsilon=POSITIVE,
+        cost=record(Cost, **_NUMBERS),
         sensitivity=POSITIVE,
         monotonic=FLAG,
         reach=maybe(whole(1)),
-        delta=maybe(exact(lambda value: 0 < value <= 1, "a chance above 0"), Fraction(0)),
     ),
     "mechanisms": each(record(MechanismUsed, name=TEXT, parameters=PARAMETERS)),
 }
 FLOATS = array(real(), np.float64)
 _INDICES = {"indices": array(whole(-1), np.int64), "labels": maybe(each(LABEL))}
 _TOP = _INDICES | {"gaps": FLOATS, "evidence": maybe(EVIDENCE)}
-_SPENT = {"spent": POSITIVE}
 _MEASURED = {
     **_TOP,
-    **_SPENT,
     "measurements": FLOATS,
     "estimates": FLOATS,
     "variances": array(real(least=0), np.float64),
@@ -684,7 +705,6 @@ _MEASURED = {
     "route": maybe(word("joint", "ranked", "paper", HISTOGRAM, "hybrid")),
     "looked": maybe(each(pairs(whole(1), real())), ()),
     "lead": maybe(real(least=0)),
-    "parts": maybe(each(pairs(word("look", "select", "measure"), POSITIVE)), ()),
     "measured_by": maybe(MEASUREMENT_ERROR),
     "processed": maybe(whole(0)),
 }
@@ -724,15 +744,15 @@ _KINDS: dict[str, tuple[type[Release], Mapping[str, Form]]] = {
     "indices": (IndexRelease, _EVERY | _INDICES),
     "top-k": (TopKRelease, _EVERY | _TOP),
     "max": (MaxRelease, _EVERY | _TOP),
-    "hybrid": (HybridRelease, _EVERY | _SPENT | _TOP),
-    "above": (AboveRelease, _EVERY | _SPENT | _TOP | _ABOVE),
+    "hybrid": (HybridRelease, _EVERY | _TOP),
+    "above": (AboveRelease, _EVERY | _TOP | _ABOVE),
     "joint": (JointRelease, _EVERY | _INDICES | _JOINT),
     "values": (MeasuredValues, _EVERY | _VALUES),
     "measured": (Measured, _EVERY | _MEASURED),
     "table": (TableRelease, _EVERY | _ASKED | _MEASURED),
     "count": (UnitCount, _EVERY | _ASKED | _VALUES),
     "total": (Total, _EVERY | _ASKED | _VALUES),
-    "groups": (ReleasesByGroup, _EVERY | _ASKED | _SPENT | {"answers": _answers()}),
+    "groups": (ReleasesByGroup, _EVERY | _ASKED | {"answers": _answers()}),
 }
 _RELEASE = kinds(_KINDS)
 
@@ -746,7 +766,14 @@ def drawn(release: Release) -> dict[str, Any]:
     """The dictionary without the fields in `SHOWN`: only what was drawn, no sentences."""
     written = _RELEASE.write(release)
     header = {"format": FORMAT, "version": VERSION, "kind": written["kind"]}
-    return {**header, "delta": exact_text(release.promise.delta), **written}
+    return {**header, **_guarantee(release), **written}
+
+
+def _guarantee(release: Release) -> dict[str, str | None]:
+    """The ε and the δ of the guarantee, which the promise states too."""
+    most = release.promise.cost
+    epsilon = None if most.epsilon is None else exact_text(most.epsilon)
+    return {"epsilon": epsilon, "delta": exact_text(most.delta)}
 
 
 def _shown(release: Release) -> dict[str, Any]:
@@ -807,11 +834,11 @@ def _read(content: Mapping[str, Any]) -> Release:
             f"this document has a later version than {VERSION}, and dpgap {__version__} reads no "
             "later one: a newer dpgap is needed"
         )
-    passed_over = ("format", "version", "delta", *SHOWN, *BESIDE)
+    passed_over = ("format", "version", "epsilon", "delta", *SHOWN, *BESIDE)
     values = {field: value for field, value in content.items() if field not in passed_over}
     found: Release = _RELEASE.read(values, "the document")
     release = _by_group(found) if isinstance(found, ReleasesByGroup) else found
     require_agreement(release)
-    if content.get("delta") != exact_text(release.promise.delta):
-        raise DocumentError("delta and the promise contradict each other")
+    for name, number in _guarantee(release).items():
+        _require(content.get(name) == number, f"{name} and the promise")
     return release

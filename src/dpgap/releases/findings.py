@@ -408,7 +408,7 @@ def _advice(release: Measured, groups: Sequence[Sequence[int]]) -> str:
         return f"; even {in_words(_MOST_EPSILON)} times this ε may not be enough"
     if width <= wanted:  # luck hides the order, and more ε promises nothing
         return ""
-    two_digits = few_digits(release.epsilon * Fraction(width / wanted), 2)
+    two_digits = few_digits(release.promise.cost.epsilon_times(Fraction(width / wanted)), 2)
     enough = approximately(Fraction(two_digits), 6)
     them = "them" if len(apart) == 1 else "most of them"
     return f"; about ε = {enough} would separate {them}, if these estimates are right"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dpgap._package import how_to_get
-from dpgap.budget.account import Amount
+from dpgap.budget.cost import Cost
 from dpgap.exact.parameters import exact_text, few_digits, readable
 from dpgap.printable import printable, visible
 from dpgap.releases.findings import (
@@ -294,8 +294,8 @@ def _lead(release: Release) -> Iterator[str]:
             words += f"Items shown in each: {question.k:,}{of}. "
     if question.where is not None:
         words += f"Only these rows count: {visible(question.where)}. "
-    spent = f"about {few_digits(release.spent)}" if release.remaining else "all of it"
-    yield f"{words}{Amount(release.epsilon, question.delta)}, {spent} spent."
+    spent = f"about {few_digits(release.cost.pure_epsilon)}" if release.remaining else "all of it"
+    yield f"{words}{release.promise.cost}, {spent} spent."
 
 
 Guarantee = tuple[list[str], str, dict[str, list[str]]]
@@ -405,11 +405,12 @@ def _guarantee_of_all(releases: Sequence[Release]) -> Guarantee:
             own.setdefault(rest, []).append(title)
     # A release that is shown again counts once.
     paid = {release.made.ledger or place: release for place, release in enumerate(releases)}
-    epsilon = sum((each.spent for each in paid.values()), Fraction(0))
-    delta = sum((each.promise.delta for each in paid.values()), Fraction(0))
-    chance = Fraction(few_digits(delta)) if delta else delta
+    together = Cost.sum(release.cost for release in paid.values())
+    chance = together.delta
+    if chance:
+        chance = Fraction(few_digits(chance))
     asked_most = max(questions, key=lambda question: not question.is_of_all)
-    promise = asked_most.promise_of(Fraction(few_digits(epsilon)), chance)
+    promise = asked_most.promise_of(Fraction(few_digits(together.pure_epsilon)), chance)
     promise = f"All of this page together: {promise[0].lower()}{promise[1:]}"
     return [], " ".join([promise, *common]), own
 

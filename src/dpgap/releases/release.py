@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self
 import numpy as np
 
 from dpgap._package import __version__
+from dpgap.budget.cost import Cost
 from dpgap.estimates.certificates import Evidence, belonging
 from dpgap.estimates.errors import (
     Difference,
@@ -150,13 +151,13 @@ _OUTWARDS = {"low": math.floor, "high": math.ceil, "give_or_take": math.ceil}
 class Promise(NamedTuple):
     """The guarantee of a release, and its conditions."""
 
-    epsilon: Fraction
+    cost: Cost
+    """The most that such a release costs. Its δ is the chance that an item of only one person is
+    shown; 0 if items are known."""
     sensitivity: Fraction
     monotonic: bool
     reach: int | None = None
     """The most answers that one person can change; None if it does not matter."""
-    delta: Fraction = Fraction(0)
-    """The chance that an item of only one person is shown; 0 if items are known."""
 
     def __str__(self) -> str:
         which = "each answer" if self.reach is None else f"at most {self.reach:,} answers, each"
@@ -164,10 +165,12 @@ class Promise(NamedTuple):
         direction = ", all of them in the same direction" if self.monotonic else ""
         change = "one person's data were added or taken away"
         public = "The number of answers, their labels and all parameters are public."
-        if self.delta:
+        if self.cost.delta:
             public = "All parameters are public. Which items there are is private."
+        most = self.cost
+        promise = promise_in_words(most.pure_epsilon, most.delta, change, "person")
         return (
-            f"{promise_in_words(self.epsilon, self.delta, change, 'person')} This holds if one "
+            f"{promise} This holds if one "
             f"person changes {which} by at most {readable(self.sensitivity)}{direction}. You must "
             f"make sure of that. {public}"
         )
@@ -381,20 +384,26 @@ def _two_ranks(better: int, worse: int, most: int) -> tuple[int, int]:
 class Release(Table):
     """The base of every release: its rows, how and when it was made, and its document."""
 
-    epsilon: Fraction
+    cost: Cost
+    """What the release did cost; its parts are the steps in which it was made."""
     promise: Promise
     made: Provenance = field(default_factory=Provenance.now, kw_only=True)
     mechanisms: tuple[MechanismUsed, ...] = field(default=(), kw_only=True)
 
     @property
-    def spent(self) -> Fraction:
-        """The part of ε that was spent: all of it, unless a kind of release has its own field."""
-        return self.epsilon
+    def epsilon(self) -> Fraction | None:
+        """The ε of the guarantee: the most that such a release costs."""
+        return self.promise.cost.epsilon
 
     @property
-    def remaining(self) -> Fraction:
+    def spent(self) -> Fraction | None:
+        """The part of ε that was spent."""
+        return self.cost.epsilon
+
+    @property
+    def remaining(self) -> Fraction | None:
         """The part of ε that was not spent: free for other use under the same total."""
-        return self.epsilon - self.spent
+        return (self.promise.cost - self.cost).epsilon
 
     def to_dict(self) -> dict[str, Any]:
         """The release document as plain values: see `to_json`."""
@@ -425,7 +434,7 @@ class Release(Table):
         """
         facts = {
             "question": self._purpose(),
-            "epsilon": number(self.epsilon),
+            "epsilon": number(self.promise.cost.pure_epsilon),
             "time": self.made.time,
         }
         return returned_or_written(csv_of(self.columns(), facts), path)
@@ -622,14 +631,14 @@ class HybridRelease(TopKRelease):
     """
 
     _title: ClassVar[str] = "The largest answers above a threshold"
-    spent: Fraction = field()
 
     @property
     def remark(self) -> str:
         """What is left of ε if the ranking ended early."""
         if not self.remaining:
             return ""
-        spent, left = readable_up(self.spent), readable_down(self.remaining)
+        spent = readable_up(self.cost.pure_epsilon)
+        left = readable_down((self.promise.cost - self.cost).pure_epsilon)
         return f"The ranking ended at the threshold: {spent} of ε was spent, and {left} is left."
 
 
@@ -646,7 +655,6 @@ class AboveRelease(Selected):
     _title: ClassVar[str] = "Answers above a threshold"
     gaps: Floats
     branch_of: Integers
-    spent: Fraction = field()
     processed: int
     errors: GapErrors
     thresholds: tuple[Fraction, ...] | None = field(default=None, kw_only=True)
@@ -724,7 +732,7 @@ class Measured(Selected):
 
     `measurements` are the measured values; `estimates` also use the gaps. `variances` are those of
     the estimates' noise, without the rounding to a declared grid; intervals include this rounding.
-    `epsilon` is the guarantee, and `spent` the ε that was spent.
+    `epsilon` is the guarantee, and `cost` what was spent.
     """
 
     _title: ClassVar[str] = "Selected answers with estimates"
@@ -732,7 +740,6 @@ class Measured(Selected):
     measurements: Floats
     estimates: Floats
     variances: Floats
-    spent: Fraction = field()
     centres: str
     """The centres of intervals: "measurements" or "estimates"."""
     errors: tuple[MeasurementError | LaplaceSum, ...]
@@ -746,8 +753,6 @@ class Measured(Selected):
     """The ranks of the first look, and their measured values."""
     lead: float | None = field(default=None, kw_only=True)
     """The lead of a set's half-margin over that of every other set; None if it is no set."""
-    parts: tuple[tuple[str, Fraction], ...] = field(default=(), kw_only=True)
-    """The part of ε that each step of a top k took: to look, to select, to measure."""
     measured_by: MeasurementError | None = field(default=None, kw_only=True)
     """The error of the measurements, if `errors` are those of the estimates."""
     processed: int | None = field(default=None, kw_only=True)
@@ -766,8 +771,9 @@ class Measured(Selected):
             "measure": "add noise to every item" if is_histogram else f"measure {it}",
         }
         took = []
-        for step, part in self.parts:
-            took.append(f"{approximately(100 * part / self.epsilon, 3)} % to {steps[step]}")
+        for step, part in self.cost.parts:
+            percent = 100 * part.share_of(self.promise.cost)
+            took.append(f"{approximately(percent, 3)} % to {steps[step]}")
         lead = "" if self.lead is None else f"{self.lead:.1f}"
         more = f" With noise, the set leads all others by {lead}." if lead else ""
         more = " The largest noisy values are shown." if is_histogram else more
@@ -1150,17 +1156,23 @@ def _require_whole(part: Question, whole: Question) -> None:
 class ReleasesByGroup(Release, Mapping[Any, TableRelease]):
     """A release for every group, in the order in which the groups were stated."""
 
-    spent: Fraction = field()
     question: Question
     answers: tuple[TableRelease, ...]
 
     @classmethod
-    def of(cls, question: Question, answers: Sequence[TableRelease], spent: Fraction) -> Self:
-        """One release made of the releases of all groups."""
+    def of(
+        cls, question: Question, answers: Sequence[TableRelease], cost: Cost, most: Cost
+    ) -> Self:
+        """One release made of the releases of all groups; `most` is the most that it can cost."""
         used = dict.fromkeys(each for answer in answers for each in answer.mechanisms)
-        promise = answers[0].promise._replace(epsilon=question.epsilon)
-        parts = (question.epsilon, promise, spent, question, tuple(answers))
-        return cls(*parts, mechanisms=tuple(used))._with(Provenance.now())
+        release = cls(
+            cost=cost,
+            promise=answers[0].promise._replace(cost=most),
+            question=question,
+            answers=tuple(answers),
+            mechanisms=tuple(used),
+        )
+        return release._with(Provenance.now())
 
     def __getitem__(self, group: Any) -> TableRelease:
         """The release of one group."""

@@ -55,11 +55,12 @@ def to_json(release: Release, remaining: Fraction | None) -> str:
 
     "remaining" is null if it is unknown.
     """
+    spent = release.cost.pure_epsilon
     left = None if remaining is None else readable_text(remaining)
     beside = {
-        "epsilon_spent": number(release.spent),
+        "epsilon_spent": number(spent),
         "epsilon_remaining": None if remaining is None else number(remaining),
-        "exact": {"epsilon_spent": readable_text(release.spent), "epsilon_remaining": left},
+        "exact": {"epsilon_spent": readable_text(spent), "epsilon_remaining": left},
     }
     return written(release.to_dict() | beside)
 
@@ -122,7 +123,7 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "", note: s
             _print_sentences(general_findings(release), console)
         else:
             _print_answer(release, attempted("findings", (), findings, release), console)
-        spent = readable_up(release.spent)
+        spent = readable_up(release.cost.pure_epsilon)
         line = f"ε spent then {spent}" if release.made.again else f"ε spent {spent}"
         if whose or remaining:
             left = "unknown" if remaining is None else readable_down(remaining)

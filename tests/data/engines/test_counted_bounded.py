@@ -14,6 +14,7 @@ import pytest
 import dpgap
 from dpgap.data.counts import counts, units_of
 from dpgap.data.engines import counted
+from dpgap.question import Counting
 from engine_tables import ENGINES
 from law_tests import LEVEL, chi_square_p
 from seams import quick_in
@@ -88,10 +89,11 @@ def test_what_no_bound_cuts_is_the_same_everywhere(put: Any) -> None:
     assert _of(counts(table, where="land = 'ch'", **ASK)) == [15] * 4
     both = counts(table, **BY | {"max_groups": 3}, sum="paid", at_most=1, step="0.5", **ASK)
     assert _of(both) == {"de": [30, 0, 0, 0], "ch": [30, 0, 0, 0], "fr": [0] * 4}
-    assert _of(units_of(table, unit="who")) == [30]
+    assert _of(units_of(table, Counting(unit="who"))) == [30]
     total: dict[str, Any] = {"sum": "paid", "at_most": 20, "at_least": -2}
-    assert _of(units_of(table, unit="who", **total)) == [10 * 2000 + 1563 + 663 - 18 * 200]
-    assert _of(units_of(table, unit="who", **total, where="land = 'fr'")) == [0]
+    summed = units_of(table, Counting(unit="who", **total))
+    assert _of(summed) == [10 * 2000 + 1563 + 663 - 18 * 200]
+    assert _of(units_of(table, Counting(unit="who", **total, where="land = 'fr'"))) == [0]
 
 
 @everywhere

@@ -14,7 +14,7 @@ import dpgap
 from dpgap.data.filtering import keep
 from dpgap.data.query import keep_range, number_in, steps_of
 from dpgap.filter_language import read_filter
-from dpgap.question import read_counting
+from dpgap.question import Counting, read_counting
 from filter_reference import (
     Condition,
     arrow_table,
@@ -93,7 +93,7 @@ def test_no_collation_of_postgresql_orders_text(database: Any) -> None:
 def test_no_pattern_is_looked_for_in_text_that_may_be_long() -> None:
     """PostgreSQL refuses to look for one in 256 MB: length comes first, in a CASE of its own."""
     rows = nw.from_native(ibis.table({"item": "string", "amount": "string"}, name="sold"))
-    summed = read_counting({"sum": "amount", "at_most": 1})
+    summed = read_counting(Counting(sum="amount", at_most=1))
     for asked in (
         number_in(nw.col("item"), nw.Implementation.IBIS),
         steps_of(rows, summed),

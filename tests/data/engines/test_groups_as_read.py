@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -151,6 +152,43 @@ def test_duckdb_groups_what_is_read() -> None:
 def test_duckdb_through_ibis_groups_what_is_read() -> None:
     database = ibis.duckdb.connect()
     _of_database(database.raw_sql, database.table, OF_DUCKDB)
+
+
+@pytest.mark.parametrize("is_file", [False, True], ids=["relation", "file"])
+def test_json_in_duckdb_is_text_and_no_row_decides_whether_it_is_refused(
+    tmp_path: Path, is_file: bool
+) -> None:
+    """DuckDB compares JSON with text as JSON, and fails on the text of a domain that is none."""
+    database = duckdb.connect()
+    database.execute("CREATE TABLE sold (who INTEGER, what JSON, fruit VARCHAR)")
+    database.execute("CREATE TABLE names AS SELECT '1'::JSON AS name")
+    outcomes = []
+    for rows in ("(1, '1', 'fig')", "(2, '\"a\"', 'fig'), (2, NULL, 'fig')"):
+        database.execute(f"INSERT INTO sold SELECT * FROM (VALUES {rows}) WHERE {not outcomes}")
+        database.execute(f"INSERT INTO sold VALUES {rows}")
+        table: Any = database.table("sold")
+        if is_file:
+            table = tmp_path / "sold.parquet"
+            database.execute(f"COPY sold TO '{table}'")
+        ask: dict[str, Any] = {"unit": "who", "item": "fruit", "domain": ["fig"]}
+        by_land = dpgap.counts(table, **ask, by="what", groups=["a", 1], max_groups=1)
+        outcomes.append(
+            (
+                _counts(table, ["a", '"a"', 1]),
+                [_counts(table, range(3)), by_land[1].expanded().tolist()],
+                [
+                    dpgap.counts(table, **ask, where=where).expanded().tolist()
+                    for where in ("what = 'a'", "what != '\"a\"'", "what = true", "what < 'b'")
+                ],
+            )
+        )
+        if not is_file:
+            found = dpgap.counts(table, unit="who", item="what", domain=database.table("names"))
+            assert found.expanded().tolist() == [1]
+    assert outcomes == [
+        ([0, 0, 1], [[0, 1, 0], [1]], [[0], [1], [0], [1]]),
+        ([0, 1, 1], [[0, 1, 0], [1]], [[0], [1], [0], [2]]),
+    ]
 
 
 def test_postgresql_groups_what_is_read(database: Any) -> None:

@@ -188,3 +188,24 @@ def test_the_users_connection_is_as_it_was(tmp_path: Path) -> None:
     assert dpgap.counts(kept, unit="who", item="what", domain=[0]).expanded().tolist() == [20]
     assert (connection.text_factory, connection.row_factory) == (factory, sqlite3.Row)
     connection.close()
+
+
+def test_converters_of_a_connection_read_no_value(tmp_path: Path) -> None:
+    """A connection may convert the columns of a declared type, and fail on one row."""
+    path = tmp_path / "sold.db"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE sold (who INTEGER, what TIMESTAMP)")
+        database.execute("INSERT INTO sold VALUES (1, '2024-01-01 12:00:00'), (2, 'yes')")
+    database.close()
+    connection = sqlite3.connect(path, detect_types=sqlite3.PARSE_DECLTYPES)
+    table = ibis.sqlite.from_connection(connection).table("sold")
+    domain = ["2024-01-01 12:00:00", "2024-01-01T12:00:00", "yes"]
+    found = dpgap.counts(table, unit="who", item="what", domain=domain)
+    assert found.expanded().tolist() == [1, 0, 1]
+    connection.close()
+
+
+def test_rows_can_be_counted(tmp_path: Path) -> None:
+    address = _database(tmp_path / "sold.db", "TEXT", [])
+    for table in (address, _through_ibis(address)):
+        assert round(dpgap.count(table, unit="row", epsilon=1000).estimate) == 50

@@ -138,12 +138,12 @@ def test_a_path_that_was_left_out_is_noticed(monkeypatch):
     from dpgap.proof.checker.symbolic import Recording
 
     def forgetful(self):
-        found = Recording_here(self)
+        found = path_condition(self)
         self._covered = self._covered[:1]
         return found
 
-    Recording_here = Recording._here
-    monkeypatch.setattr(Recording, "_here", forgetful)
+    path_condition = Recording._path_condition
+    monkeypatch.setattr(Recording, "_path_condition", forgetful)
     (found,) = prove_known_stream(dpgap.SparseVector(0, 2, 1), "general")
     assert found.labels[-1] == "another path"
     with pytest.raises(Violation, match="contradicted"):

@@ -38,6 +38,16 @@ class DuckDB(Engine):
     def _drop(self, frozen: Lazy) -> None:
         _run(self._relation, f"DROP TABLE IF EXISTS {frozen.to_native().alias}")
 
+    def plain(self, frame: Lazy) -> Lazy:
+        """The same rows; JSON becomes its text. DuckDB would read all that is compared as JSON."""
+        relation = frame.to_native()
+        kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
+        texts = [name for name in ("unit", "item", "group") if kinds.get(name) == "JSON"]
+        if not texts:
+            return frame
+        changes = ", ".join(f'CAST("{name}" AS VARCHAR) AS "{name}"' for name in texts)
+        return lazy(relation.select(f"* REPLACE ({changes})"))
+
     def list_items(self, items: Sequence[str | None] | Sequence[int | None]) -> Lazy:
         kind = "BIGINT" if any(isinstance(each, int) for each in items) else "VARCHAR"
         nul = secrets.token_hex(8)  # DuckDB takes no NUL in JSON

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 _ROWS_AT_ONCE = 1 << 16
+_NO_COLUMN = "nothing"
 
 
 class SQLiteRows(NamedTuple):
@@ -43,8 +44,9 @@ class SQLiteRows(NamedTuple):
         import pyarrow
 
         # Without columns, rows are only counted.
-        columns = dict.fromkeys(names) or {"row": None}
-        listed = ", ".join(map(quoted, names)) or "NULL"
+        columns = list(names) or [_NO_COLUMN]
+        # A plus hides the declared type, by which a connection may convert values or fail.
+        listed = ", ".join(f"+{quoted(name)} AS value" for name in names) or "NULL"
         schema = pyarrow.schema([(name, pyarrow.large_string()) for name in columns])
         batches = []
         with _lenient(self.connection):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from operator import add
 from types import SimpleNamespace
 from typing import Any
@@ -32,8 +32,10 @@ Answers = tuple[Any, ...]
 Pair = tuple[Answers, Answers]
 
 _SIZES = (2, 5, 1, 3, 6)
-_LONG, _LONG_AT = 40, 5
-"""Numbers of many answers, which show small leaks that add up; and how many pairs come before."""
+_LONG = 40
+"""The number of many answers, which show small leaks that add up."""
+_LONG_AT = 5
+"""How many pairs come before those of many answers."""
 _FINER_AT = 2
 """How many pairs are tried before those that move by less than the sensitivity."""
 _LARGE_AND_FAR_APART = 9_000, 5_000, 100, 0
@@ -52,16 +54,20 @@ def pairs(
     [((0, 0), (1, 0)), ((0, 0, 0, 0, 0), (1, 0, 0, 0, 0))]
     """
     by_size = [list(_of_size(size, levels, monotonic, reach, far)) for size in _SIZES]
-    turns = [pair for turn in zip_longest(*by_size) for pair in turn if pair is not None]
-    turns[_LONG_AT:_LONG_AT] = _long(levels, monotonic, reach)
-    scaled = [_scaled(pair, sensitivity) for pair in turns]
+    in_turns = chain.from_iterable(zip_longest(*by_size))
+    ordered = [pair for pair in in_turns if pair is not None]
+    ordered[_LONG_AT:_LONG_AT] = _long(levels, monotonic, reach)
+    scaled = [_scaled(pair, sensitivity) for pair in ordered]
     scaled[_FINER_AT:_FINER_AT] = _finer(levels[0], sensitivity)
     return list(dict.fromkeys(scaled))
 
 
-def _scaled(pair: Pair, by: Any, lift: Any = 0) -> Pair:
-    one, other = (tuple(answer * by + lift for answer in side) for side in pair)
-    return one, other
+def _scaled(pair: Pair, factor: Any, lift: Any = 0) -> Pair:
+    answers, neighbour = pair
+    return (
+        tuple(answer * factor + lift for answer in answers),
+        tuple(answer * factor + lift for answer in neighbour),
+    )
 
 
 def lifted(pair: Pair) -> Pair:
@@ -84,11 +90,11 @@ def wide(sensitivity: Any, *, monotonic: bool, reach: int | None) -> Iterator[Pa
     >>> next(wide(1, monotonic=True, reach=1))
     ((9000, 5000, 100, 0), (9001, 5000, 100, 0))
     """
+    answers = _LARGE_AND_FAR_APART
     for moves in ((1, 1, 1, 1), (1, -1, 1, 1), (1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 0, 1)):
         if _may_move(moves, monotonic, reach):
-            yield _scaled(
-                (_LARGE_AND_FAR_APART, tuple(map(add, _LARGE_AND_FAR_APART, moves))), sensitivity
-            )
+            neighbour = tuple(map(add, answers, moves))
+            yield _scaled((answers, neighbour), sensitivity)
 
 
 def _finer(level: int, sensitivity: Any) -> Iterator[Pair]:
@@ -106,9 +112,13 @@ def _finer(level: int, sensitivity: Any) -> Iterator[Pair]:
 def _long(levels: Sequence[int], monotonic: bool, reach: int | None) -> Iterator[Pair]:
     """Many equal answers, of which half rise and half fall; or stay, if all move one way."""
     half = _LONG // 2
-    if reach is None or reach >= (half if monotonic else _LONG):
-        for level in levels:
-            yield (level,) * _LONG, (level + 1,) * half + (level - (not monotonic),) * half
+    moving = half if monotonic else _LONG
+    if reach is not None and reach < moving:
+        return
+    for level in levels:
+        risen = (level + 1,) * half
+        others = (level,) * half if monotonic else (level - 1,) * half
+        yield (level,) * _LONG, risen + others
 
 
 def _of_size(
@@ -128,7 +138,7 @@ def _of_size(
         ((far,) * (n - half) + (0,) * half, (-1,) * (n - half) + (1,) * half),
         ((0,) * n, (1,) * (n - 2) + (-1,) * 2),
         ((0,) * n, (-1,) * 2 + (1,) * (n - 2)),
-        ((far, *(0, 1) * half)[:n], (0, *(1, -1) * half)[:n]),
+        (((far,) + (0, 1) * half)[:n], ((0,) + (1, -1) * half)[:n]),
         ((0,) * n, (1,) * (n - half) + (0,) * half),
         ((far,) * (n - half) + (0,) * half, (-1,) * (n - half) + (0,) * half),
         ((0,) * n, (0,) * (n - 1) + (1,)),
@@ -139,7 +149,7 @@ def _of_size(
         if not _may_move(moves, monotonic, reach):
             continue
         for level in levels:
-            answers = tuple(level + b for b in base)
+            answers = tuple(level + start for start in base)
             yield answers, tuple(a + move for a, move in zip(answers, moves, strict=True))
 
 
@@ -155,28 +165,51 @@ def decision_levels(mode: Callable[[Answers], Mapping[str, Any] | None]) -> list
         return mode((level,) * 3)
 
     start = usual(0)
+    if start is None:
+        return [0]
     levels = [0]
     for sign in (1, -1):
-        known: set[str] = set()
-        for far in (sign * 4**power for power in range(_FARTHEST)):
-            if start is None or len(levels) > _MOST_LEVELS:
+        found_paths: set[str] = set()
+        for power in range(_FARTHEST):
+            if len(levels) > _MOST_LEVELS:
                 return levels
-            said = usual(far) or start
-            changed = {
-                path
-                for path in {**start, **said}.keys() - known
-                if AMBIGUOUS not in (start.get(path), said.get(path))
-                and said.get(path) != start.get(path)
-            }
+            far = sign * 4**power
+            changed = _changed_paths(start, usual(far) or start) - found_paths
             if changed:
-                near, known = 0, known | changed
-                while abs(far - near) > 1:  # halved down to the last level that is as before
-                    middle = (near + far) // 2
-                    here = usual(middle) or {}
-                    is_as_before = any(here.get(path) == start.get(path) for path in changed)
-                    near, far = (middle, far) if is_as_before else (near, middle)
-                levels += [near] if near not in levels else []
+                found_paths |= changed
+                level = _last_as_before(usual, start, changed, far)
+                if level not in levels:
+                    levels.append(level)
     return levels
+
+
+def _changed_paths(start: Mapping[str, Any], modes: Mapping[str, Any]) -> set[str]:
+    """The paths whose usual value is another one, and is clear on both sides."""
+    changed = set()
+    for path in start.keys() | modes.keys():
+        before = start.get(path)
+        after = modes.get(path)
+        if before != after and AMBIGUOUS not in (before, after):
+            changed.add(path)
+    return changed
+
+
+def _last_as_before(
+    usual: Callable[[int], Mapping[str, Any] | None],
+    start: Mapping[str, Any],
+    changed: set[str],
+    far: int,
+) -> int:
+    """The last level from 0 to `far` at which one of these paths still has its first value."""
+    near = 0
+    while abs(far - near) > 1:
+        middle = (near + far) // 2
+        modes = usual(middle) or {}
+        if any(modes.get(path) == start.get(path) for path in changed):
+            near = middle
+        else:
+            far = middle
+    return near
 
 
 # --------------------------------------------------------------------------------------------------
@@ -200,13 +233,13 @@ class PathSampler(forms.PathExplorer):
         super().__init__()
         self._size = size
         self._on_grid = on_grid
-        self._here = [np.arange(size)]
-        self._drawn: dict[tuple[int, Law], Floats] = {}
+        self._runs_on_path = [np.arange(size)]
+        self._noise: dict[tuple[int, Law], Floats] = {}
 
     @property
-    def here(self) -> Integers:
+    def runs(self) -> Integers:
         """The runs on this path."""
-        return self._here[-1]
+        return self._runs_on_path[-1]
 
     def start_over(self) -> None:
         """Forget what was learnt on the last path."""
@@ -222,27 +255,27 @@ class PathSampler(forms.PathExplorer):
         """The answer of the first run, the runs that agree, and the runs that do not."""
         negative = self.values(form) < 0
         first = bool(negative[0])
-        other = self.here[negative != first]
-        return first, self.here[negative == first], other if other.size else None
+        others = self.runs[negative != first]
+        return first, self.runs[negative == first], others if others.size else None
 
     def values(self, form: Affine) -> Floats:
         """The value of the form in each of the runs on this path."""
-        values = np.full(self.here.size, float(forms.constant_of(form)))
-        for draw, by in forms.terms_of(form).items():
+        values = np.full(self.runs.size, float(forms.constant_of(form)))
+        for draw, factor in forms.terms_of(form).items():
             assert isinstance(draw, int)  # answers are known here: noise alone is unknown
-            key = draw, self._laws[draw]
-            if key not in self._drawn:
-                self._drawn[key] = _sample(key[1], self._size, on_grid=self._on_grid)
-            values += float(by) * self._drawn[key][self.here]
+            law = self._laws[draw]
+            if (draw, law) not in self._noise:
+                self._noise[draw, law] = _sample(law, self._size, on_grid=self._on_grid)
+            values += float(factor) * self._noise[draw, law][self.runs]
         return values
 
     def enter(self, form: Affine, negative: bool, state: Integers) -> None:
         """Go on with the runs that answer so."""
-        self._here.append(state)
+        self._runs_on_path.append(state)
 
     def leave(self) -> None:
         """Go back to before the last answer entered."""
-        self._here.pop()
+        self._runs_on_path.pop()
 
 
 def _sample(law: Law, size: int, *, on_grid: bool) -> Floats:
@@ -271,30 +304,32 @@ def frequency(
     >>> frequency(top.run, [900, 0, 0], lambda output: output[0] == (0,), runs=1000)
     1000
     """
-    happened: list[int] = []
+    hits = 0
 
     def on_path(sampler: PathSampler) -> None:
-        happened.append(sampler.here.size if event(run(answers, sampler)) else 0)
+        nonlocal hits
+        if event(run(answers, sampler)):
+            hits += sampler.runs.size
 
     for done in range(0, runs, _AT_ONCE):
         sampler = PathSampler(min(_AT_ONCE, runs - done), on_grid=on_grid)
         sampler.explore(partial(on_path, sampler))
-    return sum(happened)
+    return hits
 
 
-class OneByOne:
+class SingleRunNoise:
     """Noise for one run after another, as numbers."""
 
     def __init__(self, *, on_grid: bool) -> None:
         self._on_grid = on_grid
-        self._drawn: dict[Law, list[float]] = {}
+        self._store: dict[Law, list[float]] = {}
 
     def draw(self, law: Law) -> float:
         """The next draw."""
-        drawn = self._drawn.setdefault(law, [])
-        if not drawn:
-            drawn += _sample(law, _STORE, on_grid=self._on_grid).tolist()
-        return drawn.pop()
+        draws = self._store.setdefault(law, [])
+        if not draws:
+            draws += _sample(law, _STORE, on_grid=self._on_grid).tolist()
+        return draws.pop()
 
 
 PASSED_ON = forms.Stop, BadProgram, forms.BadNoise, forms.Violation
@@ -307,13 +342,16 @@ PASSED_ON = forms.Stop, BadProgram, forms.BadNoise, forms.Violation
 _RAISES_TO_REFUSE = 20
 
 
-def _last(drawn: list[float], _: Law) -> float:
-    return drawn.pop()
+def _last(draws: list[float], _: Law) -> float:
+    return draws.pop()
 
 
 def _attributes(error: Exception) -> Iterator[tuple[str, Any]]:
     """The attributes of an exception; of an object that cannot be compared, its type."""
-    for path, leaf in leaves(vars(error), "attributes") if vars(error) else ():
+    attributes = vars(error)
+    if not attributes:
+        return
+    for path, leaf in leaves(attributes, "attributes"):
         yield path, leaf if is_by_value(leaf) else type(leaf).__name__
 
 
@@ -335,12 +373,14 @@ class Calls:
         self._run: Any = getattr(function, "run", None)
         if not callable(function) and not callable(self._run):
             raise TypeError("function must be callable, or have a method 'run'")
-        self._function, self._event, self._batch = function, event, batch
+        self._function = function
+        self._event = event
+        self._batch = batch
         self._progress = progress
         self._on_grid = bool(getattr(function, "on_grid", False))
         self.bits = bits and self._run is None  # a program's noise stands for real numbers
         self.codes = Codes(types=self._run is None)
-        self.made = 0
+        self.count = 0
         self.returned = False
         """Whether any call returned something else than None."""
         self.raised: Counter[str] = Counter()
@@ -354,7 +394,7 @@ class Calls:
         """The outputs of `runs` runs on these answers. An exception is an output like any other."""
         return self._tabulate([answers] * runs)
 
-    def both(self, pair: Pair, runs: int, *, to_test: bool = False) -> list[Outputs]:
+    def on_pair(self, pair: Pair, runs: int, *, to_test: bool = False) -> list[Outputs]:
         """The outputs of `runs` runs on each side of a pair.
 
         Calls on both sides are in a random order, so a clock or a counter in the output does not
@@ -373,7 +413,9 @@ class Calls:
         """The error of a function that refuses these answers: it raises at every call."""
         if self._run is not None and answers not in self._refusals:
             self._require_all_noise_is_drawn(answers)
-        for _ in range(0 if answers in self._refusals else _RAISES_TO_REFUSE):
+        if answers in self._refusals:
+            return self._refusals[answers]
+        for _ in range(_RAISES_TO_REFUSE):
             try:
                 self._tabulate([answers], raises=True)
             except WrongCount:
@@ -392,26 +434,28 @@ class Calls:
 
         An exception is an output, unless the caller wants it raised.
         """
-        runs, answers = len(inputs), inputs[0]
+        runs = len(inputs)
+        answers = inputs[0]
         outputs = Outputs(runs, self.codes)
         if self._run is not None:
-            known = self._together.get(answers, False) if to_test else None
-            self._together[answers] = self._runs(answers, outputs, known, raises)
+            together = self._together.get(answers, False) if to_test else None
+            self._together[answers] = self._runs(answers, outputs, together, raises)
         elif self._batch:
             returned = list(self._function(list(answers), runs))
             if len(returned) != runs:
                 raise WrongCount("function must return as many outputs as runs")
-            one_by_one = iter(returned)
+            next_output = partial(next, iter(returned))
             for row in range(runs):
-                outputs.put(row, self._found(partial(next, one_by_one), True))
+                outputs.put(row, self._leaves_of(next_output, True))
         else:
             with warnings.catch_warnings(record=True) as self._warned:
                 warnings.simplefilter("always")
                 warnings.simplefilter("ignore", ResourceWarning)  # comes whenever memory is tidied
-                for row, each in enumerate(inputs):
-                    outputs.put(row, self._found(partial(self._function, list(each)), raises))
-        self.made += runs
-        self._progress(self.made)
+                for row, row_answers in enumerate(inputs):
+                    call = partial(self._function, list(row_answers))
+                    outputs.put(row, self._leaves_of(call, raises))
+        self.count += runs
+        self._progress(self.count)
         return outputs
 
     def _require_all_noise_is_drawn(self, answers: Answers) -> None:
@@ -419,25 +463,25 @@ class Calls:
 
         Runs on one path are computed together, so noise of its own would be drawn once for all.
         """
-        source = OneByOne(on_grid=self._on_grid)
+        source = SingleRunNoise(on_grid=self._on_grid)
         for _ in range(_REPEATS_ON_SAME_NOISE):
-            drawn: list[float] = []
+            draws: list[float] = []
 
-            def first(law: Law, drawn: list[float] = drawn) -> float:
-                drawn.append(source.draw(law))
-                return drawn[-1]
+            def new_draw(law: Law, draws: list[float] = draws) -> float:
+                draws.append(source.draw(law))
+                return draws[-1]
 
-            before = self._leaves_on(answers, first)
-            drawn.reverse()
-            if before is not None and self._leaves_on(answers, partial(_last, drawn)) != before:
-                how = "take all noise from noise.draw, or audit a function of the answers"
-                raise BadProgram(f"run gives another output on the same noise: {how}")
+            before = self._leaves_on(answers, new_draw)
+            draws.reverse()
+            if before is not None and self._leaves_on(answers, partial(_last, draws)) != before:
+                advice = "take all noise from noise.draw, or audit a function of the answers"
+                raise BadProgram(f"run gives another output on the same noise: {advice}")
 
     def _leaves_on(self, answers: Answers, draw: Callable[[Law], float]) -> str | None:
         """The output on these draws, as text; None if the program fails (reported elsewhere)."""
         with suppress(Exception):
             run = partial(self._run, list(answers), SimpleNamespace(draw=draw))
-            return repr(self._found(run, True))
+            return repr(self._leaves_of(run, True))
         return None
 
     def _runs(
@@ -452,32 +496,35 @@ class Calls:
         """
         is_open = together is None
 
-        def on_path(sampler: PathSampler, start: int, most: int) -> None:
-            if sampler.count >= most:
+        def on_path(sampler: PathSampler, start: int, path_limit: int) -> None:
+            if sampler.count >= path_limit:
                 raise BadProgram("too few runs go down each path")
             # Numbers that stand for many runs may be the reason why it fails.
-            output = self._found(partial(self._run, list(answers), sampler), is_open)
-            outputs.put(sampler.here + start, output, sampler.values)
+            output = self._leaves_of(partial(self._run, list(answers), sampler), is_open)
+            outputs.put(sampler.runs + start, output, sampler.values)
 
         for done in range(0, outputs.runs, _AT_ONCE):
             rows = range(done, min(done + _AT_ONCE, outputs.runs))
             if together is not False:
-                most = len(rows) // _FEWEST_RUNS_ON_A_PATH if is_open else len(rows)
+                path_limit = len(rows)
+                if is_open:
+                    path_limit //= _FEWEST_RUNS_ON_A_PATH
                 sampler = PathSampler(len(rows), on_grid=self._on_grid)
                 try:
-                    sampler.explore(partial(on_path, sampler, done, most))
+                    sampler.explore(partial(on_path, sampler, done, path_limit))
                     continue
                 except Exception:
                     if not is_open:
                         raise
                     outputs.forget(slice(rows.start, rows.stop))
                     together = False
-            noise = OneByOne(on_grid=self._on_grid)
+            noise = SingleRunNoise(on_grid=self._on_grid)
             for row in rows:
-                outputs.put(row, self._found(partial(self._run, list(answers), noise), raises))
+                call = partial(self._run, list(answers), noise)
+                outputs.put(row, self._leaves_of(call, raises))
         return together is not False
 
-    def _found(self, call: Callable[[], Any], raises: bool) -> Leaves:
+    def _leaves_of(self, call: Callable[[], Any], raises: bool) -> Leaves:
         """The leaves of an output or of an exception; or whether the given event happened.
 
         The words of a program's exception are left out, because one number there stands for many
@@ -488,21 +535,27 @@ class Calls:
             output = call()
             self.returned |= output is not None
             if self._event is None:
-                return [*leaves(output), *self._warnings()]  # a generator runs here
+                output_leaves = list(leaves(output))  # a generator runs here
+                return output_leaves + self._warnings()
         except PASSED_ON:
             raise
         except Exception as error:
             if raises:
                 raise
-            raised = list(leaves(f"raised {type(error).__name__}"))
-            if self._run is None:
-                self.raised[type(error).__name__] += 1
-                raised += [("message", str(error)), *_attributes(error)]
-            return raised + self._warnings()
+            return self._leaves_of_error(error) + self._warnings()
         return list(leaves(bool(self._event(output))))
+
+    def _leaves_of_error(self, error: Exception) -> Leaves:
+        name = type(error).__name__
+        error_leaves = list(leaves(f"raised {name}"))
+        if self._run is None:
+            self.raised[name] += 1
+            error_leaves.append(("message", str(error)))
+            error_leaves += _attributes(error)
+        return error_leaves
 
     def _warnings(self) -> Leaves:
         return [
-            (f"warning {place}", f"{each.category.__name__}: {each.message}")
-            for place, each in enumerate(self._warned)
+            (f"warning {number}", f"{warning.category.__name__}: {warning.message}")
+            for number, warning in enumerate(self._warned)
         ]

@@ -10,10 +10,10 @@ Tests of dpgap's mechanisms are at a level of 1e-6: a sound mechanism fails one 
 import heapq
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,15 +23,17 @@ from dpgap.exact.reals import Floats, Integers
 from dpgap.proof.auditing import calling
 from dpgap.proof.auditing import outputs as output_columns
 from dpgap.proof.auditing.calling import Answers, Calls, Pair
-from dpgap.proof.auditing.outputs import Codes, Outputs, Part, differs
+from dpgap.proof.auditing.outputs import Codes, OutputPart, Outputs, differs
 from dpgap.proof.checker.numbers import exact
 
 LEVEL = 1e-6
-EPSILON, DELTA = "ε", "δ"
+EPSILON = "ε"
+DELTA = "δ"
 _MOST_INTERVALS = 256
 _BEYOND_COUNTS = 300.0
 """An ε that no counts refute, small enough that e^ε is a float."""
-_LARGEST, _NEAR = 16.0, 1e-3
+_LARGEST = 16.0
+_NEAR = 1e-3
 _ROUNDING = 1e-9
 
 
@@ -107,26 +109,29 @@ def p_value(
 
     binom = _laws().binom
 
-    def at_most(least: float, most: float) -> float:
-        """P(hits − factor·others ≥ beyond): others have the least chance, hits the most."""
-        ends = binom.ppf(spare / 4, runs, least), binom.isf(spare / 4, runs, least)
-        others = np.arange(int(ends[0]), int(ends[1]) + 1)
+    def chance_between(low: float, high: float) -> float:
+        """P(hits − factor·others ≥ beyond): others have the low chance, hits the high one."""
+        fewest = int(binom.ppf(spare / 4, runs, low))
+        others = np.arange(fewest, int(binom.isf(spare / 4, runs, low)) + 1)
         needed = np.ceil(beyond + factor * others - _ROUNDING)
-        tails = binom.sf(needed - 1, runs, min(1.0, factor * most + delta))
-        return float((binom.pmf(others, runs, least) * tails).sum())
+        tails = binom.sf(needed - 1, runs, min(1.0, factor * high + delta))
+        return float((binom.pmf(others, runs, low) * tails).sum())
 
-    least = lower_chance(hits_neighbour, runs, spare / 4)
-    most = upper_chance(hits_neighbour, runs, spare / 4)
-    narrow = (most - least) / _MOST_INTERVALS
-    cells = [(-at_most(least, most), least, most)]
-    while spare - cells[0][0] > level and cells[0][2] - cells[0][1] > narrow:
-        _, low, high = heapq.heappop(cells)
+    low = lower_chance(hits_neighbour, runs, spare / 4)
+    high = upper_chance(hits_neighbour, runs, spare / 4)
+    narrow = (high - low) / _MOST_INTERVALS
+    intervals = [(-chance_between(low, high), low, high)]  # a heap: the worst one comes first
+    while True:
+        negative_chance, low, high = intervals[0]
+        bound = spare - negative_chance
+        if bound <= level or high - low <= narrow:
+            return min(1.0, bound)
+        heapq.heappop(intervals)
         middle = (low + high) / 2
-        for cell in ((low, middle), (middle, high)):
-            heapq.heappush(cells, (-at_most(*cell), *cell))
-        if level and spare + at_most(middle, middle) > level:
-            break
-    return min(1.0, spare - cells[0][0])
+        heapq.heappush(intervals, (-chance_between(low, middle), low, middle))
+        heapq.heappush(intervals, (-chance_between(middle, high), middle, high))
+        if level and spare + chance_between(middle, middle) > level:
+            return min(1.0, spare - intervals[0][0])
 
 
 def lower_bound(
@@ -139,16 +144,21 @@ def lower_bound(
     >>> 1.7 < lower_bound(2_000, 300, 10_000, 1e-3) < 1.9, lower_bound(100, 100, 1_000)
     (True, 0.0)
     """
-    refuted, open_ = 0.0, _LARGEST
-    tested = partial(p_value, hits, hits_neighbour, runs, delta=delta, spare=level / 100)
-    if tested(refuted, level=level) > level:
+
+    def is_refuted(epsilon: float) -> bool:
+        p = p_value(hits, hits_neighbour, runs, epsilon, delta, spare=level / 100, level=level)
+        return p <= level
+
+    if not is_refuted(0.0):
         return 0.0
-    while open_ - refuted > _NEAR:
-        middle = (refuted + open_) / 2
-        if tested(middle, level=level) <= level:
+    refuted = 0.0
+    not_refuted = _LARGEST
+    while not_refuted - refuted > _NEAR:
+        middle = (refuted + not_refuted) / 2
+        if is_refuted(middle):
             refuted = middle
         else:
-            open_ = middle
+            not_refuted = middle
     return refuted
 
 
@@ -158,8 +168,9 @@ def lower_chance(hits: int, runs: int, level: float = LEVEL) -> float:
     >>> 0.16 < lower_chance(2_000, 10_000) < 0.2, lower_chance(0, 1_000)
     (True, 0.0)
     """
-    beta = _laws().beta
-    return float(beta.ppf(level, hits, runs - hits + 1)) if hits else 0.0
+    if hits == 0:
+        return 0.0
+    return float(_laws().beta.ppf(level, hits, runs - hits + 1))
 
 
 def upper_chance(hits: int, runs: int, level: float = LEVEL) -> float:
@@ -168,9 +179,9 @@ def upper_chance(hits: int, runs: int, level: float = LEVEL) -> float:
     >>> 0.2 < upper_chance(2_000, 10_000) < 0.23, upper_chance(10, 10)
     (True, 1.0)
     """
-    beta = _laws().beta
-
-    return float(beta.isf(level, hits + 1, runs - hits)) if hits < runs else 1.0
+    if hits >= runs:
+        return 1.0
+    return float(_laws().beta.isf(level, hits + 1, runs - hits))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -181,7 +192,10 @@ def upper_chance(hits: int, runs: int, level: float = LEVEL) -> float:
 # estimated lower bound of ε from the counts so far, reduced by some standard deviations.
 
 
-AT_MOST, AT_LEAST, IS, IS_NOT = "≤", "≥", "is", "is not"
+AT_MOST = "≤"
+AT_LEAST = "≥"
+IS = "is"
+IS_NOT = "is not"
 _COMPARED: dict[str, Callable[[Floats, float], Any]] = {
     AT_MOST: operator.le,
     AT_LEAST: operator.ge,
@@ -195,33 +209,36 @@ _SOME = 1
 _LEAST_GAIN_OF_A_CLAUSE = 0.05
 _MOST_ROWS = 60_000
 
-Rows = np.ndarray[tuple[int], np.dtype[np.bool_]]
+RunFlags = np.ndarray[tuple[int], np.dtype[np.bool_]]
+"""One value for each run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
     """A condition on a part of the output."""
 
-    part: Part
+    part: OutputPart
     sign: str
     value: float
 
-    def holds(self, outputs: Outputs) -> Rows:
+    def holds(self, outputs: Outputs) -> RunFlags:
         """The runs in which it is true."""
-        rows: Rows = _COMPARED[self.sign](self.part.of(outputs), self.value)
+        rows: RunFlags = _COMPARED[self.sign](self.part.of(outputs), self.value)
         return rows
 
     def in_words(self, codes: Codes) -> str:
         """The clause in words."""
-        words = self.part.words
+        name = self.part.name
         if self.part.is_ordered:
-            return f"{words} {self.sign} {self.value:.6g}"
-        thing = codes.thing(self.value)
-        if not isinstance(thing, tuple):
-            return f"{words} {self.sign} {thing}"
-        telling = codes.telling(thing) or thing
-        said = ", ".join(f"{path} {value}" for path, value in telling) or f"floats alone in {words}"
-        return f"{'' if self.sign == IS else 'not '}({said})"
+            return f"{name} {self.sign} {self.value:.6g}"
+        value = codes.value(self.value)
+        if not isinstance(value, tuple):
+            return f"{name} {self.sign} {value}"
+        pairs = codes.telling(value) or value
+        text = ", ".join(f"{path} {leaf}" for path, leaf in pairs)
+        if not pairs:
+            text = f"floats alone in {name}"
+        return f"({text})" if self.sign == IS else f"not ({text})"
 
 
 class OutputEvent(NamedTuple):
@@ -243,8 +260,12 @@ class OutputEvent(NamedTuple):
 
     def in_words(self, codes: Codes) -> str:
         """The event in words; of several limits of a part, the last is the closest."""
-        last = {(it.part, it.sign, it.part.is_ordered or it.value): it for it in self.clauses}
-        return " and ".join(each.in_words(codes) for each in last.values()) or "anything at all"
+        last_clauses = {
+            (clause.part, clause.sign, clause.part.is_ordered or clause.value): clause
+            for clause in self.clauses
+        }
+        texts = [clause.in_words(codes) for clause in last_clauses.values()]
+        return " and ".join(texts) or "anything at all"
 
 
 def promise(
@@ -253,9 +274,9 @@ def promise(
     """An estimated lower bound of ε, minus some standard deviations for caution."""
     beyond = np.asarray(hits - delta * runs, dtype=np.float64)
     others = np.asarray(hits_neighbour, dtype=np.float64) + 1
-    some = np.maximum(beyond, 1e-9)
-    spread = np.sqrt(hits / some**2 + 1 / others)
-    return np.where(beyond > 0, np.log(some / others) - caution * spread, -np.inf)
+    positive = np.maximum(beyond, 1e-9)
+    spread = np.sqrt(hits / positive**2 + 1 / others)
+    return np.where(beyond > 0, np.log(positive / others) - caution * spread, -np.inf)
 
 
 def excess(hits: int, hits_neighbour: int, runs: int, epsilon: float, delta: float) -> float:
@@ -267,64 +288,88 @@ def excess(hits: int, hits_neighbour: int, runs: int, epsilon: float, delta: flo
     return (beyond - _SOME) / spread
 
 
-def events(parts: Sequence[Part], sides: Sequence[Outputs], delta: float) -> Iterator[OutputEvent]:
+class CandidateClause(NamedTuple):
+    """A clause that may come next, on a column of a table of parts. The better is the larger."""
+
+    promise: float
+    column: int
+    sign: str
+    value: float
+
+
+def events(
+    parts: Sequence[OutputPart], sides: Sequence[Outputs], delta: float
+) -> Iterator[OutputEvent]:
     """Events that are likelier on the first side, by these samples; each longer than the last."""
     runs = min(_MOST_ROWS, sides[0].runs)
-    columns = [np.concatenate([part.of(side)[:runs] for side in sides]) for part in parts]
-    parts = [part for part, each in zip(parts, columns, strict=True) if differs(each)]
-    is_first = np.arange(2 * runs) < runs
-    if not parts:
+    varying_parts = []
+    columns = []
+    for part in parts:
+        column = np.concatenate([part.of(side)[:runs] for side in sides])
+        if differs(column):
+            varying_parts.append(part)
+            columns.append(column)
+    if not columns:
         return
-    table = np.column_stack([each for each in columns if differs(each)])
-    ordered = np.array([part.is_ordered for part in parts])
-    starts = sorted(_best(table, is_first, ordered, runs, delta), reverse=True)[:_STARTS]
-    for best, place, sign, value in starts:
-        clauses: tuple[Clause, ...] = ()
-        rows, own = table, is_first
+    is_first = np.arange(2 * runs) < runs
+    table = np.column_stack(columns)
+    ordered = np.array([part.is_ordered for part in varying_parts])
+    starts = sorted(_best_clauses(table, is_first, ordered, runs, delta), reverse=True)[:_STARTS]
+    for candidate in starts:
+        clauses: list[Clause] = []
+        rows = table
+        rows_are_first = is_first
         while len(clauses) < _MOST_CLAUSES:
-            clauses = (*clauses, Clause(parts[place], sign, value))
-            yield OutputEvent(clauses)
-            keep = _COMPARED[sign](rows[:, place], value)
-            rows, own = rows[keep], own[keep]
-            last = best
-            best, place, sign, value = max(_best(rows, own, ordered, runs, delta))
-            if best < last + _LEAST_GAIN_OF_A_CLAUSE:
+            part = varying_parts[candidate.column]
+            clauses.append(Clause(part, candidate.sign, candidate.value))
+            yield OutputEvent(tuple(clauses))
+            holds = _COMPARED[candidate.sign](rows[:, candidate.column], candidate.value)
+            rows = rows[holds]
+            rows_are_first = rows_are_first[holds]
+            least_promise = candidate.promise + _LEAST_GAIN_OF_A_CLAUSE
+            candidate = max(_best_clauses(rows, rows_are_first, ordered, runs, delta))
+            if candidate.promise < least_promise:
                 break
 
 
-def _best(
-    table: Floats, is_first: Rows, ordered: Any, runs: int, delta: float
-) -> Iterator[tuple[float, int, str, float]]:
-    """For each part, the best clause: its promise, the part, the sign and the number."""
+def _best_clauses(
+    table: Floats, is_first: RunFlags, ordered: Any, runs: int, delta: float
+) -> Iterator[CandidateClause]:
+    """The best clause for each column."""
     rows, width = table.shape
     order = np.argsort(table, axis=0)
-    seen = np.take_along_axis(table, order, axis=0)
-    known = ~np.isnan(seen)
-    hits = np.cumsum(is_first[order] & known, axis=0)
-    count = np.cumsum(known, axis=0)
+    values = np.take_along_axis(table, order, axis=0)
+    is_number = ~np.isnan(values)
+    hits_up_to = np.cumsum(is_first[order] & is_number, axis=0)
+    count_up_to = np.cumsum(is_number, axis=0)
     edge = np.ones((1, width), dtype=bool)
-    last = known & np.concatenate([seen[1:] != seen[:-1], edge])
-    totals = hits[-1], count[-1]
-    for place in range(width):
-        ends = np.flatnonzero(last[:, place])
+    is_last = is_number & np.concatenate([values[1:] != values[:-1], edge])
+    all_hits = int(is_first.sum())
+    for column in range(width):
+        ends = np.flatnonzero(is_last[:, column])
         if not ends.size:
             continue
-        up_to = hits[ends, place], count[ends, place]
-        before = [np.concatenate([[0], each[:-1]]) for each in up_to]
-        exactly = [most - least for most, least in zip(up_to, before, strict=True)]
-        choices: dict[str, Sequence[Integers]] = {
-            IS: exactly,
-            IS_NOT: [int(is_first.sum()) - exactly[0], rows - exactly[1]],
+        hits = hits_up_to[ends, column]
+        counts = count_up_to[ends, column]
+        hits_before = np.concatenate([[0], hits[:-1]])
+        counts_before = np.concatenate([[0], counts[:-1]])
+        exact_hits = hits - hits_before
+        exact_counts = counts - counts_before
+        choices: dict[str, tuple[Integers, Integers]] = {
+            IS: (exact_hits, exact_counts),
+            IS_NOT: (all_hits - exact_hits, rows - exact_counts),
         }
-        if ordered[place]:
-            choices[AT_MOST] = up_to
-            choices[AT_LEAST] = [all_[place] - b for all_, b in zip(totals, before, strict=True)]
-        yield max(
-            (float(scores[at]), place, sign, float(seen[ends[at], place]))
-            for sign, (own, both) in choices.items()
-            for scores in [promise(own, both - own, runs, delta)]
-            for at in [int(scores.argmax())]
-        )
+        if ordered[column]:
+            choices[AT_MOST] = (hits, counts)
+            hits_from = hits_up_to[-1, column] - hits_before
+            choices[AT_LEAST] = (hits_from, count_up_to[-1, column] - counts_before)
+        candidates = []
+        for sign, (sign_hits, sign_counts) in choices.items():
+            promises = promise(sign_hits, sign_counts - sign_hits, runs, delta)
+            best = int(promises.argmax())
+            value = float(values[ends[best], column])
+            candidates.append(CandidateClause(float(promises[best]), column, sign, value))
+        yield max(candidates)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -352,7 +397,7 @@ class Suspicion(NamedTuple):
     """How many numbers and texts of the outputs were not looked at."""
 
 
-class Tried(NamedTuple):
+class PairSelection(NamedTuple):
     """Neighbours to try, how many were left out, and the first reason."""
 
     pairs: Sequence[Pair]
@@ -364,67 +409,81 @@ def search(
     calls: Calls, tried: Sequence[Pair], until: int, epsilon: float, delta: float
 ) -> Suspicion:
     """The strongest event, after `until` calls; the first and the last round get most calls."""
-    budget, rounds = until - calls.made, _rounds(len(tried))
-    seen: dict[Pair, list[Outputs]] = {}
-    left: Sequence[Pair] = tried
+    share = (until - calls.count) // (_rounds(len(tried)) + 2)
+    calls_of_round = 2 * share
+    outputs: dict[Pair, list[Outputs]] = {}
+    pairs = list(tried)
     while True:
-        is_last = len(left) <= _FINALISTS
-        share = budget // (rounds + 2) * (2 if left == tried else 1)
+        is_last = len(pairs) <= _FINALISTS
         caution = 1.5  # what is rare should not be given up too early
         if is_last:
-            share, caution = until - calls.made, 2.0
-        runs = max(2, share // len(left) // 2)
-        found: dict[Pair, Suspicion] = {}
-        for pair in left:
-            fresh = calls.both(pair, runs)
-            known = seen.get(pair)
-            seen[pair] = fresh if known is None else list(map(output_columns.joined, known, fresh))
-            found[pair] = _worst(_suspicions(pair, seen[pair], epsilon, delta, calls.bits, caution))
+            calls_of_round = until - calls.count
+            caution = 2.0
+        runs = max(2, calls_of_round // len(pairs) // 2)
+        suspicions: dict[Pair, Suspicion] = {}
+        for pair in pairs:
+            sides = calls.on_pair(pair, runs)
+            if pair in outputs:
+                sides = list(map(output_columns.joined, outputs[pair], sides))
+            outputs[pair] = sides
+            suspicions[pair] = _worst(_suspicions(pair, sides, epsilon, delta, calls.bits, caution))
         if is_last:
-            return _worst(found.values())
-        by_excess, by_promise = _kept(len(left))
-        left = [
-            *sorted(left, key=lambda pair: -found[pair].excess)[:by_excess],
-            *sorted(left, key=lambda pair: -found[pair].promise)[:by_promise],
-        ]
-        left = list(dict.fromkeys(left))
+            return _worst(suspicions.values())
+        pairs = _most_suspicious(suspicions)
+        calls_of_round = share
 
 
-def _kept(many: int) -> tuple[int, int]:
+def _most_suspicious(suspicions: Mapping[Pair, Suspicion]) -> list[Pair]:
+    """The pairs that stay in the search."""
+    by_excess, by_promise = _pairs_that_stay(len(suspicions))
+    pairs = sorted(suspicions, key=lambda pair: -suspicions[pair].excess)[:by_excess]
+    pairs += sorted(suspicions, key=lambda pair: -suspicions[pair].promise)[:by_promise]
+    return list(dict.fromkeys(pairs))
+
+
+def _pairs_that_stay(many: int) -> tuple[int, int]:
     """The numbers of pairs that stay in the search: by their excess, and by their promise."""
     return math.ceil(many / 4), math.ceil(many / 8)
 
 
 def _rounds(many: int) -> int:
-    return 1 if many <= _FINALISTS else 1 + _rounds(sum(_kept(many)))
+    if many <= _FINALISTS:
+        return 1
+    return 1 + _rounds(sum(_pairs_that_stay(many)))
 
 
 def _worst(suspicions: Iterable[Suspicion]) -> Suspicion:
     """The suspicion with the largest excess, if any is large; else that with the most promise."""
-    listed = list(suspicions)
-    worst = max(listed, key=lambda each: each.excess)
-    return worst if worst.excess > _PLAIN else max(listed, key=lambda each: each.promise)
+    candidates = list(suspicions)
+    worst = max(candidates, key=attrgetter("excess"))
+    if worst.excess > _PLAIN:
+        return worst
+    return max(candidates, key=attrgetter("promise"))
 
 
 def _suspicions(
     pair: Pair, sides: Sequence[Outputs], epsilon: float, delta: float, bits: bool, caution: float
 ) -> Iterator[Suspicion]:
     """Events in both directions, built on even rows and judged on odd rows."""
-    moves = [float(exact(after) - exact(before)) for before, after in zip(*pair, strict=True)]
+    answers, neighbour = pair
+    moves = [float(exact(b) - exact(a)) for a, b in zip(answers, neighbour, strict=True)]
     parts = output_columns.parts_of(sides, bits=bits, moves=moves)
-    made, judged = ([side.rows(slice(start, None, 2)) for side in sides] for start in (0, 1))
-    yield Suspicion(-math.inf, -math.inf, *pair, OutputEvent(()))
-    runs, unseen = judged[0].runs, output_columns.not_looked_at(sides)
-    for one, other in ((0, 1), (1, 0)):
-        for event in events(parts, (made[one], made[other]), delta):
-            hits, hits_neighbour = event.count(judged[one]), event.count(judged[other])
+    even_rows = [side.rows(slice(0, None, 2)) for side in sides]
+    odd_rows = [side.rows(slice(1, None, 2)) for side in sides]
+    runs = odd_rows[0].runs
+    not_looked_at = output_columns.not_looked_at(sides)
+    yield Suspicion(-math.inf, -math.inf, answers, neighbour, OutputEvent(()))
+    for likely, unlikely in ((0, 1), (1, 0)):
+        for event in events(parts, (even_rows[likely], even_rows[unlikely]), delta):
+            hits = event.count(odd_rows[likely])
+            hits_neighbour = event.count(odd_rows[unlikely])
             yield Suspicion(
                 excess(hits, hits_neighbour, runs, epsilon, delta),
                 float(promise(hits, hits_neighbour, runs, delta, caution=caution)),
-                pair[one],
-                pair[other],
+                pair[likely],
+                pair[unlikely],
                 event,
-                unseen,
+                not_looked_at,
             )
 
 
@@ -436,7 +495,7 @@ def neighbours_to_try(
     sensitivity: Any,
     monotonic: bool,
     reach: int | None,
-) -> Tried:
+) -> PairSelection:
     """Built-in neighbours that the function takes, as many as the calls allow.
 
     Answers below 0 are left out if the function refuses them, as one that takes counts does.
@@ -450,39 +509,50 @@ def neighbours_to_try(
         return calls(scaled, _LOOK).modes(0.8 * _LOOK)
 
     levels = calling.decision_levels(mode)
-    moves: Any = {"monotonic": monotonic, "reach": reach}
     far = math.ceil(_FAR / epsilon)
-    most = max(_FEWEST, budget // _CALLS_FOR_A_PAIR)
-    built_in = calling.pairs(levels, sensitivity, far=far, **moves)
+    limit = max(_FEWEST, budget // _CALLS_FOR_A_PAIR)
+    built_in = calling.pairs(levels, sensitivity, monotonic=monotonic, reach=reach, far=far)
     if mode((-1,) * 3) is None:
         built_in = list(dict.fromkeys(map(calling.lifted, built_in)))
-    usual = taken(calls, built_in, most - 1)
-    hopes: dict[Pair, float] = {}
+    usual = accepted(calls, built_in, limit - 1)
+    pairs = list(usual.pairs)
+    reasons = [usual.reason]
+    promises: dict[Pair, float] = {}
     refused: list[Pair] = []
-    for pair in calling.wide(sensitivity, **moves):
-        if None not in map(calls.refusal, pair):
+    for pair in calling.wide(sensitivity, monotonic=monotonic, reach=reach):
+        if _is_refused(calls, pair):
             refused.append(pair)
             continue
-        sides = calls.both(pair, _GLANCE)
-        hopes[pair] = _worst(_suspicions(pair, sides, epsilon, 0.0, calls.bits, 1.0)).promise
-    reasons = [usual.reason, *(_reason(calls, pair) for pair in refused[:1])]
-    most_promising = sorted(hopes, key=hopes.__getitem__, reverse=True)[:1]
-    return Tried(
-        [*usual.pairs, *most_promising],
-        usual.left_out + len(refused),
-        "; ".join(filter(None, reasons)),
-    )
+        sides = calls.on_pair(pair, _GLANCE)
+        worst = _worst(_suspicions(pair, sides, epsilon, 0.0, calls.bits, 1.0))
+        promises[pair] = worst.promise
+    if promises:
+        pairs.append(max(promises, key=promises.__getitem__))
+    if refused:
+        reasons.append(_reason(calls, refused[0]))
+    reason = "; ".join(filter(None, reasons))
+    return PairSelection(pairs, usual.left_out + len(refused), reason)
 
 
-def taken(calls: Calls, tried: Iterable[Pair], most: int) -> Tried:
+def accepted(calls: Calls, tried: Iterable[Pair], limit: int) -> PairSelection:
     """The first pairs of which the function accepts a side; refusing the other is an output."""
-    kept: list[Pair] = []
+    pairs: list[Pair] = []
     refused: list[Pair] = []
     for pair in tried:
-        if len(kept) >= most:
+        if len(pairs) >= limit:
             break
-        (kept if None in [*map(calls.refusal, pair)] else refused).append(pair)
-    return Tried(kept, len(refused), _reason(calls, refused[0]) if refused else "")
+        if _is_refused(calls, pair):
+            refused.append(pair)
+        else:
+            pairs.append(pair)
+    reason = _reason(calls, refused[0]) if refused else ""
+    return PairSelection(pairs, len(refused), reason)
+
+
+def _is_refused(calls: Calls, pair: Pair) -> bool:
+    """Whether the function refuses both sides of a pair."""
+    refusals = [calls.refusal(answers) for answers in pair]
+    return None not in refusals
 
 
 def _reason(calls: Calls, refused: Pair) -> str:

@@ -6,7 +6,7 @@ if these conditions hold (Lemma 1 of the paper, and our additions):
 
 - output: on the shifted noise the neighbour gives the same output;
 - cost: the shifts cost at most ε, each by its own law's cost (or, where draws are not
-  independent, by the `cost` of the mechanism);
+  independent, by the `joint_cost` of the mechanism);
 - acyclic: in some order of the draws, each shift depends on earlier draws only; or one-to-one:
   `unalign` leads back from the shifted noise, and both are whole linear maps on each path;
 - discrete: the shifts use only the discrete part of the output, so there are countably many;
@@ -38,7 +38,7 @@ from dpgap.proof.checker.numbers import (
     Condition,
     Exact,
     Violation,
-    shown,
+    in_symbols,
 )
 
 if TYPE_CHECKING:
@@ -68,10 +68,11 @@ class Skeleton:
 
     kind: type
     value: Any
-    shown: Any = field(compare=False)
+    display: Any = field(compare=False)
+    """The value without its types, for messages."""
 
     def __repr__(self) -> str:
-        return repr(self.shown)
+        return repr(self.display)
 
 
 class Sealed:
@@ -100,19 +101,11 @@ class Sealed:
 def collect(output: Any) -> Any:
     """Run generators in the output to their end; refuse what cannot be compared."""
     if isinstance(output, Iterator):
-        items: list[Any] = []
-        while len(items) <= _MOST:
-            try:
-                items.append(collect(next(output)))
-            except StopIteration as end:
-                if end.value is not None:
-                    raise BadProgram("the generator returns a value: yield it instead") from None
-                return tuple(items)
-        raise BadProgram(f"the program never stops: it gave more than {_MOST:,} outcomes")
+        return _collect_outcomes(output)
     kind = type(output)
     # Compared values must not define their own equality, or hide something.
-    named = isinstance(output, tuple) and kind.__iter__ is tuple.__iter__
-    if kind is list or (named and not hasattr(output, "__dict__")):
+    is_plain_tuple = isinstance(output, tuple) and kind.__iter__ is tuple.__iter__
+    if kind is list or (is_plain_tuple and not hasattr(output, "__dict__")):
         return _rebuilt(output, [collect(item) for item in output])
     if kind is dict:
         return {collect(key): collect(item) for key, item in output.items()}
@@ -121,11 +114,23 @@ def collect(output: Any) -> Any:
     if kind is float and math.isnan(output):
         raise BadProgram("the program returns NaN, which equals nothing, not even itself")
     if kind not in (Affine, int, bool, float, Fraction, str, type(None)):
-        what = f"the program returns a value of type {kind.__name__}"
+        problem = f"the program returns a value of type {kind.__name__}"
         if kind.__module__ == "numpy":
-            what = f"the program returns a NumPy {kind.__name__}: write int(…) or list(…)"
-        raise BadProgram(f"{what}: return numbers, strings, None, or tuples, lists and dicts")
+            problem = f"the program returns a NumPy {kind.__name__}: write int(…) or list(…)"
+        raise BadProgram(f"{problem}: return numbers, strings, None, or tuples, lists and dicts")
     return output
+
+
+def _collect_outcomes(outcomes: Iterator[Any]) -> tuple[Any, ...]:
+    items: list[Any] = []
+    while len(items) <= _MOST:
+        try:
+            items.append(collect(next(outcomes)))
+        except StopIteration as end:
+            if end.value is not None:
+                raise BadProgram("the generator returns a value: yield it instead") from None
+            return tuple(items)
+    raise BadProgram(f"the program never stops: it gave more than {_MOST:,} outcomes")
 
 
 def _rebuilt(like: Any, items: list[Any]) -> Any:
@@ -149,10 +154,13 @@ def take_apart(output: Any) -> tuple[Skeleton, list[Affine]]:
     if kind is Affine:
         return Skeleton(kind, None, "a number"), [output]
     if isinstance(output, tuple | list | dict):
-        items = output.items() if isinstance(output, dict) else output
-        parts = [take_apart(item) for item in items]
-        held = tuple(part[0] for part in parts)
-        return Skeleton(kind, held, held), [number for part in parts for number in part[1]]
+        skeletons = []
+        numbers: list[Affine] = []
+        for item in output.items() if isinstance(output, dict) else output:
+            skeleton, item_numbers = take_apart(item)
+            skeletons.append(skeleton)
+            numbers += item_numbers
+        return Skeleton(kind, tuple(skeletons), tuple(skeletons)), numbers
     return Skeleton(kind, output.hex() if kind is float else output, output), []
 
 
@@ -166,30 +174,31 @@ def cost_of(laws: Sequence[Any], shifts: Sequence[Scalar]) -> Scalar:
 # One path: `run`, `align`, and `run` again on the neighbour.
 
 
-class Source:
+class NoiseSource:
     """Noise as a program sees it: it can only draw."""
 
     __slots__ = ("draws",)
 
     def __init__(self, draws: "Draws | Replayed | Any") -> None:
-        _DRAWS.put(self, draws)
+        _DRAWS.write(self, draws)
 
     def draw(self, law: Law) -> Affine:
         """The next draw."""
         require_law(law)
-        drawn: Affine = _DRAWS.of(self).draw(law)
-        return drawn
+        draw: Affine = _DRAWS.read(self).draw(law)
+        return draw
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise BadProgram("the program changes its noise: it may only draw from it")
 
 
-_DRAWS = forms.Kept(Source, "draws")
+_DRAWS = forms.HiddenSlot(NoiseSource, "draws")
 
 
 def require_sound(law: Any, judge: Judge) -> None:
     """Refuse noise that no proof covers: with impossible sizes, or coarser than the grid."""
-    name, scale = type(law).__name__, getattr(law, "scale", 1)
+    name = type(law).__name__
+    scale = getattr(law, "scale", 1)
     if law.can_tie and not judge.ties:
         raise BadProgram(f"{name} can tie: prove it with ties=True, or --ties")
     if law.can_tie and judge.step != 1:
@@ -224,23 +233,23 @@ class Replayed(NamedTuple):
 
     laws: Sequence[Law]
     values: Sequence[Affine]
-    taken: list[int]
+    drawn_laws: list[Law]
 
     def draw(self, law: Law) -> Affine:
         """The next of the values."""
-        number = len(self.taken)
+        number = len(self.drawn_laws)
         if number >= len(self.values):
             raise Violation("draws", "on the neighbour, the shifted noise makes it draw more often")
-        before = self.laws[number]
-        if law != before:
-            other = f"on the neighbour, draw {number} comes from {law}, not from {before}"
-            raise Violation("draws", other)
-        self.taken.append(number)
+        first_law = self.laws[number]
+        if law != first_law:
+            problem = f"on the neighbour, draw {number} comes from {law}, not from {first_law}"
+            raise Violation("draws", problem)
+        self.drawn_laws.append(law)
         return self.values[number]
 
     def require_all_taken(self) -> None:
         """Raise a violation if the run drew less often."""
-        if len(self.taken) < len(self.values):
+        if len(self.drawn_laws) < len(self.values):
             raise Violation("draws", "on the neighbour, the shifted noise makes it draw less often")
 
 
@@ -251,28 +260,29 @@ def moved(values: Sequence[Affine], shifts: Sequence[Scalar]) -> list[Affine]:
 
 def require_supported(draws: Draws, shifts: Sequence[Scalar]) -> None:
     """Raise a violation where a shift takes a draw out of its support."""
-    for law, value, shifted in zip(
-        draws.laws, draws.values, moved(draws.values, shifts), strict=True
-    ):
-        out = Violation("support", f"shifting {shown(value)} takes it out of its support")
-        draws.judge.require(law.supports(shifted), out)
+    shifted_values = moved(draws.values, shifts)
+    for law, value, shifted in zip(draws.laws, draws.values, shifted_values, strict=True):
+        message = f"shifting {in_symbols(value)} takes it out of its support"
+        draws.judge.require(law.supports(shifted), Violation("support", message))
 
 
-class Given(tuple[Any, ...]):
+class ReadOnly(tuple[Any, ...]):
     """Answers or noise as a program sees them: it can only read them."""
 
     __slots__ = ()
 
     def _refuse(self, *_: object) -> NoReturn:
-        what = "the program compares, adds or repeats answers or noise as a whole"
-        raise BadProgram(f"{what}: take them one by one")
+        raise BadProgram(
+            "the program compares, adds or repeats answers or noise as a whole: take them one by "
+            "one"
+        )
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _refuse
     __add__ = __radd__ = __mul__ = __rmul__ = _refuse
 
-    def __getitem__(self, at: Any) -> Any:
-        found = tuple.__getitem__(self, at)
-        return Given(found) if isinstance(at, slice) else found
+    def __getitem__(self, index: Any) -> Any:
+        part = tuple.__getitem__(self, index)
+        return ReadOnly(part) if isinstance(index, slice) else part
 
     def __setitem__(self, *_: object) -> NoReturn:
         raise BadProgram("the program changes the answers or the noise that it is given")
@@ -290,32 +300,45 @@ class Trial:
     numbers: list[Affine]
     shifts: list[Scalar]
     questions: list[tuple[set[int], bool]]
-    told: "list[Told]"
+    calls: "list[MethodCall]"
 
 
-class Told(NamedTuple):
+class MethodCall(NamedTuple):
     """The questions of `run`, `align` or `unalign` on a path, and its result."""
 
-    who: str
-    given: Any
+    method: str
+    skeleton: Skeleton | None
     """The discrete output that it got as an argument, if any."""
     transcript: list[tuple[Any, bool]]
-    returned: Any
+    result: Any
 
 
 def run_and_align(mechanism: Any, answers: Answers, neighbour: Answers, judge: Judge) -> Trial:
     """Run the mechanism and its alignment."""
     draws = Draws(judge, [], [])
     judge.begin("run")
-    output = _run(mechanism, Given(answers), draws)
+    output = _run(mechanism, ReadOnly(answers), draws)
     skeleton, numbers = take_apart(output)
-    said = skeleton, [*map(forms.form_of, numbers)], draws.laws
-    first = Told("run", None, judge.transcript, said)
+    result = (skeleton, _forms(numbers), draws.laws)
+    run_call = MethodCall("run", None, judge.transcript, result)
     judge.begin("align")
-    shifts = _shifts(mechanism, "align", (answers, neighbour), draws.values, output)
-    told = [first, Told("align", skeleton, judge.transcript, [*map(forms.form_of, shifts)])]
-    asked = forms.questions_of(judge.transcript)
-    return Trial(answers, neighbour, draws, output, skeleton, numbers, shifts, asked, told)
+    shifts = _shifts(mechanism, "align", answers, neighbour, draws.values, output)
+    align_call = MethodCall("align", skeleton, judge.transcript, _forms(shifts))
+    return Trial(
+        answers=answers,
+        neighbour=neighbour,
+        draws=draws,
+        output=output,
+        skeleton=skeleton,
+        numbers=numbers,
+        shifts=shifts,
+        questions=forms.questions_of(judge.transcript),
+        calls=[run_call, align_call],
+    )
+
+
+def _forms(numbers: Iterable[Any]) -> list[Any]:
+    return [forms.form_of(number) for number in numbers]
 
 
 def trial(
@@ -325,21 +348,22 @@ def trial(
 
     With `anew`, which makes the mechanism once more, `unalign` must undo the alignment.
     """
-    made = run_and_align(mechanism, answers, neighbour, judge)
-    draws, shifts = made.draws, made.shifts
-    judge.require_steps(shifts)
-    require_supported(draws, shifts)
-    if (joint_cost := _joint_cost(mechanism, draws.laws)) is not None:
-        with forms.guarded("cost", _SECONDS):
-            cost = joint_cost(Given(draws.values), Given(moved(draws.values, shifts)))
-        over = f"the shifts can cost more than {readable(Fraction(judge.epsilon))}"
-        judge.require(cost <= judge.epsilon, Violation("cost", over))
+    path = run_and_align(mechanism, answers, neighbour, judge)
+    draws = path.draws
+    judge.require_steps(path.shifts)
+    require_supported(draws, path.shifts)
+    joint_cost = _joint_cost(mechanism, draws.laws)
+    if joint_cost is None:
+        judge.require_cost(draws.laws, path.shifts)
     else:
-        judge.require_cost(draws.laws, shifts)
-    _require_same_again(mechanism, made, judge)
+        with forms.guarded("cost", _SECONDS):
+            cost = joint_cost(ReadOnly(draws.values), ReadOnly(moved(draws.values, path.shifts)))
+        message = f"the shifts can cost more than {readable(Fraction(judge.epsilon))}"
+        judge.require(cost <= judge.epsilon, Violation("cost", message))
+    _require_same_again(mechanism, path, judge)
     if anew is not None:
-        made.told.append(require_undone(anew(), made, judge))
-    return made
+        path.calls.append(require_undone(anew(), path, judge))
+    return path
 
 
 def _joint_cost(mechanism: Any, laws: Sequence[Any]) -> Any:
@@ -348,103 +372,127 @@ def _joint_cost(mechanism: Any, laws: Sequence[Any]) -> Any:
     A joint cost is for one joint density. So all draws must come from it, and all its coordinates
     must be drawn.
     """
-    own = getattr(mechanism, "cost", None)
-    cost = next((law.joint_cost for law in laws if hasattr(law, "joint_cost")), own)
-    for law in laws if cost is not None else ():
+    cost = getattr(mechanism, "joint_cost", None)
+    joint_law = next((law for law in laws if hasattr(law, "joint_cost")), None)
+    if joint_law is not None:
+        cost = joint_law.joint_cost
+    if cost is None:
+        return None
+    for law in laws:
         if law != laws[0] or getattr(law, "dimension", len(laws)) != len(laws):
             raise Violation("draws", "draws that are not independent must all be of one joint law")
     return cost
 
 
-def _require_same_again(mechanism: Any, made: Trial, judge: Judge) -> None:
+def _require_same_again(mechanism: Any, path: Trial, judge: Judge) -> None:
     """Run on the neighbour and the shifted noise; raise a violation if the output differs.
 
     The run gets new unknowns; only the judge knows that they are the neighbour and the shifted
     noise. So the run must treat them as the first run treated its numbers.
     """
-    laws, drawn = made.draws.laws, made.draws.values
-    answers, neighbour = made.answers, made.neighbour
-    names: dict[forms.Unknown, forms.Unknown] = {f"ν{at}": at for at in range(len(drawn))}
-    behind: dict[forms.Unknown, Affine] = dict(zip(names, moved(drawn, made.shifts), strict=True))
-    seen = [forms.affine(judge, {name: 1}) for name in names]
-    given = list(neighbour)
-    for at, (before, after) in enumerate(zip(answers, neighbour, strict=True)):
+    laws = path.draws.laws
+    draw_count = len(path.draws.values)
+    first_names: dict[forms.Unknown, forms.Unknown] = {f"ν{i}": i for i in range(draw_count)}
+    shifted = moved(path.draws.values, path.shifts)
+    behind: dict[forms.Unknown, Affine] = dict(zip(first_names, shifted, strict=True))
+    noise = [forms.affine(judge, {name: 1}) for name in first_names]
+    answers = list(path.neighbour)
+    for i, (before, after) in enumerate(zip(path.answers, path.neighbour, strict=True)):
         if isinstance(before, Affine) and isinstance(after, Affine):
-            (names[f"p{at}"],), behind[f"p{at}"] = forms.terms_of(before), after
-            given[at] = forms.affine(judge, {f"p{at}": 1})
-    known = [forms.terms_of(each) for each in (*answers, *neighbour) if isinstance(each, Affine)]
-    judge.behind, judge.hidden = behind, {*range(len(drawn)), *(u for part in known for u in part)}
+            (first_name,) = forms.terms_of(before)
+            first_names[f"p{i}"] = first_name
+            behind[f"p{i}"] = after
+            answers[i] = forms.affine(judge, {f"p{i}": 1})
+    hidden: set[forms.Unknown] = set(range(draw_count))
+    for answer in (*path.answers, *path.neighbour):
+        if isinstance(answer, Affine):
+            hidden.update(forms.terms_of(answer))
+    judge.disguise(behind, hidden)
     judge.begin("run")
-    again = Replayed(laws, seen, [])
-    skeleton, numbers = take_apart(_run(mechanism, Given(given), again))
-    if any(not judge.hidden.isdisjoint(forms.terms_of(number)) for number in numbers):
+    replayed = Replayed(laws, noise, [])
+    skeleton, numbers = take_apart(_run(mechanism, ReadOnly(answers), replayed))
+    if any(not hidden.isdisjoint(forms.terms_of(number)) for number in numbers):
         raise Violation("function", "run says numbers that it was not given")
-    judge.behind, judge.hidden = {}, frozenset()
-    if skeleton != made.skeleton:
-        raise Violation("output", f"the neighbour gives {skeleton}, not {made.skeleton}")
-    for number, other in zip(made.numbers, numbers, strict=True):
-        changed = forms.in_terms(other, behind)
-        differs = Violation("output", f"the neighbour gives {shown(changed)}, not {shown(number)}")
-        judge.require_zero(number - changed, differs)
-    again.require_all_taken()
-    if known:  # at a single point answers are plain numbers, and runs cannot be compared
-        said = skeleton, [forms.renamed(forms.form_of(each), names) for each in numbers], laws
-        asked = [(forms.renamed(form, names), answer) for form, answer in judge.transcript]
-        made.told.append(Told("run", None, asked, said))
+    judge.reveal()
+    if skeleton != path.skeleton:
+        raise Violation("output", f"the neighbour gives {skeleton}, not {path.skeleton}")
+    for first, second in zip(path.numbers, numbers, strict=True):
+        changed = forms.in_terms(second, behind)
+        message = f"the neighbour gives {in_symbols(changed)}, not {in_symbols(first)}"
+        judge.require_zero(first - changed, Violation("output", message))
+    replayed.require_all_taken()
+    has_unknown_answers = len(hidden) > draw_count
+    if has_unknown_answers:  # at a single point runs cannot be compared
+        renamed_numbers = [forms.renamed(form, first_names) for form in _forms(numbers)]
+        transcript = [
+            (forms.renamed(form, first_names), answer) for form, answer in judge.transcript
+        ]
+        result = (skeleton, renamed_numbers, laws)
+        path.calls.append(MethodCall("run", None, transcript, result))
 
 
-def require_same_output(made: Any, same: Any, judge: Judge, wrong: str | None = None) -> None:
+def require_same_output(
+    output: Any, other_output: Any, judge: Judge, message: str | None = None
+) -> None:
     """Raise a violation where two outputs differ."""
-    differs = Violation("output", wrong or f"the neighbour gives {shown(same)}, not {shown(made)}")
-    (skeleton, numbers), (others, changed) = take_apart(made), take_apart(same)
-    judge.require(skeleton == others, differs)
-    for number, other in zip(numbers, changed, strict=True):
-        judge.require_zero(number - other, differs)
+    if message is None:
+        message = f"the neighbour gives {in_symbols(other_output)}, not {in_symbols(output)}"
+    violation = Violation("output", message)
+    skeleton, numbers = take_apart(output)
+    other_skeleton, other_numbers = take_apart(other_output)
+    judge.require(skeleton == other_skeleton, violation)
+    for number, other_number in zip(numbers, other_numbers, strict=True):
+        judge.require_zero(number - other_number, violation)
 
 
-def require_undone(mechanism: Any, made: Trial, judge: Judge) -> Told:
+def require_undone(mechanism: Any, path: Trial, judge: Judge) -> MethodCall:
     """Raise a violation unless `unalign` leads from the shifted noise back to what was drawn.
 
     The mechanism must be new (never run). It gets new unknowns; only the judge knows that they are
     the shifted noise. Both linear parts must be whole, so that both determinants are ±1.
     """
-    drawn = made.draws.values
+    draws = path.draws.values
     shifted: dict[forms.Unknown, Affine] = {
-        f"ν{at}": value for at, value in enumerate(moved(drawn, made.shifts))
+        f"ν{i}": value for i, value in enumerate(moved(draws, path.shifts))
     }
-    judge.behind, judge.hidden = shifted, {*range(len(drawn))}
+    judge.disguise(shifted, set(range(len(draws))))
     judge.begin("unalign")
-    seen = [forms.affine(judge, {name: 1}) for name in shifted]
-    back = _shifts(mechanism, "unalign", (made.answers, made.neighbour), seen, made.output)
-    judge.behind, judge.hidden = {}, frozenset()
-    told = Told("unalign", made.skeleton, judge.transcript, [*map(forms.form_of, back)])
+    noise = [forms.affine(judge, {name: 1}) for name in shifted]
+    back = _shifts(mechanism, "unalign", path.answers, path.neighbour, noise, path.output)
+    judge.reveal()
+    call = MethodCall("unalign", path.skeleton, judge.transcript, _forms(back))
     if any(map(forms.draws_of, back)):
         raise Violation("one-to-one", "unalign uses noise that it was not given")
-    for terms, _ in map(forms.form_of, (*made.shifts, *back)):
-        noise = [by for name, by in terms.items() if isinstance(name, int) or name[0] == "ν"]
-        if any(by.denominator > 1 for by in noise):
-            raise Violation("one-to-one", "an alignment with unalign must shift by whole parts")
-    for at, (value, name, by) in enumerate(zip(drawn, shifted, back, strict=True)):
-        lost = Violation("one-to-one", f"unalign does not lead back to {forms.noise_name(at)}")
-        judge.require_zero(shifted[name] + forms.in_terms(by, shifted) - value, lost)
-    return told
+    for terms, _ in _forms(path.shifts + back):
+        for name, factor in terms.items():
+            is_noise = isinstance(name, int) or name.startswith("ν")
+            if is_noise and factor.denominator > 1:
+                raise Violation("one-to-one", "an alignment with unalign must shift by whole parts")
+    for i, (draw, name, shift) in enumerate(zip(draws, shifted, back, strict=True)):
+        message = f"unalign does not lead back to {forms.noise_name(i)}"
+        restored = shifted[name] + forms.in_terms(shift, shifted)
+        judge.require_zero(restored - draw, Violation("one-to-one", message))
+    return call
 
 
-def _run(mechanism: Any, answers: Given, noise: Any) -> Any:
+def _run(mechanism: Any, answers: ReadOnly, noise: Any) -> Any:
     with forms.guarded("run", _SECONDS):
-        return collect(mechanism.run(answers, Source(noise)))
+        return collect(mechanism.run(answers, NoiseSource(noise)))
 
 
-def _shifts(mechanism: Any, who: str, sides: Any, noise: Any, output: Any) -> list[Scalar]:
+def _shifts(
+    mechanism: Any, method: str, answers: Answers, neighbour: Answers, noise: Any, output: Any
+) -> list[Scalar]:
     """The shifts that `align` or `unalign` returns."""
-    with forms.guarded(who, _SECONDS):
-        given = getattr(mechanism, who)(*map(Given, sides), Given(noise), seal(output))
-        if not isinstance(given, Iterable):
-            raise BadProgram(f"{who} must return a list, one shift for each draw")
-        shifts = [shift if isinstance(shift, Affine) else forms.exact(shift) for shift in given]
+    with forms.guarded(method, _SECONDS):
+        align = getattr(mechanism, method)
+        returned = align(ReadOnly(answers), ReadOnly(neighbour), ReadOnly(noise), seal(output))
+        if not isinstance(returned, Iterable):
+            raise BadProgram(f"{method} must return a list, one shift for each draw")
+        shifts = [shift if isinstance(shift, Affine) else forms.exact(shift) for shift in returned]
     if len(shifts) != len(noise):
-        said = f"{who} returned {len(shifts)} shifts for {len(noise)} draws"
-        raise BadProgram(f"{said}: return one for every draw, in the order drawn")
+        problem = f"{method} returned {len(shifts)} shifts for {len(noise)} draws"
+        raise BadProgram(f"{problem}: return one for every draw, in the order drawn")
     return shifts
 
 
@@ -466,36 +514,43 @@ class Dependence:
 
     kinds: dict[Any, list[Trial]] = field(default_factory=dict)
     laws: dict[Skeleton, list[Law]] = field(default_factory=dict)
-    told: "Functions" = field(default_factory=lambda: Functions())
+    functions: "Functions" = field(default_factory=lambda: Functions())
 
     def add(self, trial: Trial) -> None:
         """Take one more path into account."""
-        self.told.add(trial)
+        self.functions.add(trial)
         laws = trial.draws.laws
-        known = self.laws.setdefault(trial.skeleton, laws)
-        if known != laws:
-            told = (
-                f"the output {trial.skeleton} must tell how many draws there were, and their laws"
+        if self.laws.setdefault(trial.skeleton, laws) != laws:
+            raise Violation(
+                "draws",
+                f"the output {trial.skeleton} must tell how many draws there were, and their laws",
             )
-            raise Violation("draws", told)
         before_noise = itertools.takewhile(lambda question: not question[0], trial.questions)
         key = (trial.skeleton, tuple(answer for _, answer in before_noise))
         self.kinds.setdefault(key, []).append(trial)
 
     def cycle(self) -> list[int]:
         """A cycle in the first kind of output whose alignment is not acyclic; empty if none."""
-        return next(filter(None, (find_cycle(_needs(kind)) for kind in self.kinds.values())), [])
+        for trials in self.kinds.values():
+            cycle = find_cycle(_needs(trials))
+            if cycle:
+                return cycle
+        return []
 
 
-def _needs(kind: Sequence[Trial]) -> list[set[int]]:
+def _needs(trials: Sequence[Trial]) -> list[set[int]]:
     """For each shift, the draws that it depends on."""
-    asked = {draw for trial in kind for about, _ in trial.questions for draw in about}
+    draws_asked: set[int] = set()
+    for trial in trials:
+        for draws, _ in trial.questions:
+            draws_asked |= draws
     needs = []
-    for shifts in zip(*(trial.shifts for trial in kind), strict=True):
+    for shifts in zip(*(trial.shifts for trial in trials), strict=True):
+        draws = set().union(*map(forms.draws_of, shifts))
         first = forms.form_of(shifts[0])
-        varies = any(forms.form_of(shift) != first for shift in shifts)
-        needs.append({draw for shift in shifts for draw in forms.draws_of(shift)})
-        needs[-1] |= asked if varies else set()
+        if any(forms.form_of(shift) != first for shift in shifts):
+            draws |= draws_asked
+        needs.append(draws)
     return needs
 
 
@@ -507,20 +562,21 @@ class Functions:
     """
 
     def __init__(self) -> None:
-        self._known: dict[Any, dict[Any, Any]] = {}
+        self._trees: dict[Any, dict[Any, Any]] = {}
+        """For each method and output a tree: its next question, and a branch for each answer."""
 
     def add(self, trial: Trial) -> None:
         """Raise a violation if one more path shows something else."""
-        for who, given, transcript, returned in trial.told:
-            node = self._known.setdefault((who, given), {})
-            for form, answer in transcript:
-                self._require(who, node, form)
+        for call in trial.calls:
+            node = self._trees.setdefault((call.method, call.skeleton), {})
+            for form, answer in call.transcript:
+                self._require(call.method, node, form)
                 node = node.setdefault(answer, {})
-            self._require(who, node, ("returns", returned))
+            self._require(call.method, node, ("returns", call.result))
 
-    def _require(self, who: str, node: dict[Any, Any], found: Any) -> None:
-        if node.setdefault("next", found) != found:
-            raise Violation("function", f"{who} uses something else than what it is given")
+    def _require(self, method: str, node: dict[Any, Any], action: Any) -> None:
+        if node.setdefault("next", action) != action:
+            raise Violation("function", f"{method} uses something else than what it is given")
 
 
 def find_cycle(needs: Sequence[set[int]]) -> list[int]:
@@ -563,12 +619,17 @@ class Point(forms.PathExplorer):
     def __init__(self, noise: Sequence[Exact], epsilon: Exact, contrary: int | None = None) -> None:
         """`contrary` says which question of the alignment to answer the other way."""
         super().__init__()
-        self._noise, self.epsilon, self._contrary = noise, epsilon, contrary
-        self.ties, self.step = True, 1
+        self._noise = noise
+        self.epsilon = epsilon
+        self._contrary = contrary
+        self.ties = True
+        self.step = 1
 
     def branch(self, form: Affine) -> tuple[bool, Any, Any]:
         """Whether the form is below zero here; nothing else is possible."""
-        return (self.value_of(form) < 0) != (len(self.transcript) == self._contrary), None, None
+        is_negative = self.value_of(form) < 0
+        is_contrary = len(self.transcript) == self._contrary
+        return is_negative != is_contrary, None, None
 
     def value_of(self, number: Scalar) -> Exact:
         """The number at this point."""
@@ -611,14 +672,14 @@ def shifts_at(
 ) -> tuple[tuple[Fraction, ...], Fraction]:
     """The shifts of an alignment at one point, and what they cost together."""
     point = Point(noise, 0)
-    made = run_and_align(mechanism, answers, neighbour, point)
-    draws = made.draws
-    shifts = tuple(Fraction(point.value_of(shift)) for shift in made.shifts)
+    path = run_and_align(mechanism, answers, neighbour, point)
+    draws = path.draws
+    shifts = tuple(Fraction(point.value_of(shift)) for shift in path.shifts)
     joint_cost = _joint_cost(mechanism, draws.laws)
     if joint_cost is None:
         return shifts, Fraction(cost_of(draws.laws, shifts))
-    joint = joint_cost(Given(draws.values), Given(moved(draws.values, shifts)))
-    return shifts, Fraction(point.value_of(joint))
+    cost = joint_cost(ReadOnly(draws.values), ReadOnly(moved(draws.values, shifts)))
+    return shifts, Fraction(point.value_of(cost))
 
 
 def check(
@@ -636,24 +697,26 @@ def check(
     >>> check(top, answers=[5, 3], neighbour=[4, 4], noise=[0, 1])
     """
     allowed = forms.exact(mechanism.epsilon if epsilon is None else epsilon)
-    fixed = [forms.exact(value) for value in noise]
-    before, after = ([forms.exact(a) for a in side] for side in (answers, neighbour))
-    point = Point(fixed, allowed)
-    made = trial(mechanism, before, after, point)
-    drawn = len(made.draws.laws)
-    if drawn < len(fixed):
-        raise BadNoise(f"noise has {len(fixed)} values, but only {drawn} were drawn")
+    values = [forms.exact(value) for value in noise]
+    before = [forms.exact(answer) for answer in answers]
+    after = [forms.exact(answer) for answer in neighbour]
+    point = Point(values, allowed)
+    path = trial(mechanism, before, after, point)
+    draw_count = len(path.draws.laws)
+    if draw_count < len(values):
+        raise BadNoise(f"noise has {len(values)} values, but only {draw_count} were drawn")
     dependence = Dependence()
-    dependence.add(made)
-    for number, (about, _) in enumerate(made.questions):
-        if about:
-            other = Point(fixed, allowed, contrary=number)
-            seen = Given(forms.affine(other, {draw: 1}) for draw in range(drawn))
-            shifts = list(mechanism.align(Given(before), Given(after), seen, seal(made.output)))
-            asked = made.questions[: number + 1]
-            dependence.add(replace(made, shifts=shifts, questions=asked))
+    dependence.add(path)
+    for number, (draws, _) in enumerate(path.questions):
+        if draws:
+            contrary = Point(values, allowed, contrary=number)
+            unknowns = ReadOnly(forms.affine(contrary, {draw: 1}) for draw in range(draw_count))
+            sealed = seal(path.output)
+            shifts = list(mechanism.align(ReadOnly(before), ReadOnly(after), unknowns, sealed))
+            questions = path.questions[: number + 1]
+            dependence.add(replace(path, shifts=shifts, questions=questions))
     cycle = dependence.cycle()
     if cycle and not hasattr(mechanism, "unalign"):
         raise Violation("acyclic", cycle_message(cycle))
     if cycle:
-        require_undone(deepcopy(mechanism), made, point)
+        require_undone(deepcopy(mechanism), path, point)

@@ -20,7 +20,7 @@ import threading
 from array import array
 from collections import deque, namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -76,7 +76,9 @@ def exact(value: Any) -> Exact:
     if kind is int or kind is bool:
         return value  # type: ignore[no-any-return]
     if kind is Fraction:
-        return value.numerator if value.denominator == 1 else value  # type: ignore[no-any-return]
+        if value.denominator == 1:
+            return value.numerator  # type: ignore[no-any-return]
+        return value  # type: ignore[no-any-return]
     if kind is float or kind is Decimal:
         if not math.isfinite(value):
             raise BadProgram(f"the program computes with {value}, which is not a number to compare")
@@ -86,17 +88,18 @@ def exact(value: Any) -> Exact:
     raise BadProgram(f"the program computes with a {type(value).__name__}, which is not a number")
 
 
-class Kept:
+class HiddenSlot:
     """Reads and writes a slot of objects that programs see; programs cannot.
 
     The objects' class loses the name of the slot, so no attribute leads to its content.
     """
 
-    __slots__ = ("of", "put")
+    __slots__ = ("read", "write")
 
     def __init__(self, kind: type, slot: str) -> None:
         descriptor = vars(kind)[slot]
-        self.of, self.put = descriptor.__get__, descriptor.__set__
+        self.read = descriptor.__get__
+        self.write = descriptor.__set__
         delattr(kind, slot)
 
 
@@ -127,18 +130,19 @@ class Affine:
         return self
 
     def __add__(self, other: Any) -> "Affine":
+        path = _PATH.read(self)
         if not isinstance(other, Affine):
-            return affine(_PATH.of(self), terms_of(self), constant_of(self) + exact(other))
-        if _PATH.of(self) is not _PATH.of(other):
+            return affine(path, terms_of(self), constant_of(self) + exact(other))
+        if path is not _PATH.read(other):
             raise BadProgram("the program computes with numbers that it kept from another proof")
         terms = dict(terms_of(self))
-        for unknown, by in terms_of(other).items():
-            total = terms.get(unknown, 0) + by
+        for unknown, factor in terms_of(other).items():
+            total = terms.get(unknown, 0) + factor
             if total:
                 terms[unknown] = total
             else:
                 del terms[unknown]
-        return affine(_PATH.of(self), terms, constant_of(self) + constant_of(other))
+        return affine(path, terms, constant_of(self) + constant_of(other))
 
     __radd__ = __add__
 
@@ -149,32 +153,38 @@ class Affine:
         return self
 
     def __sub__(self, other: Any) -> "Affine":
-        return self + (-other if isinstance(other, Affine) else -exact(other))
+        if isinstance(other, Affine):
+            return self + -other
+        return self + -exact(other)
 
     def __rsub__(self, other: Any) -> "Affine":
         return Affine.__add__(-self, other)
 
     def __mul__(self, other: Any) -> "Affine":
         if isinstance(other, Affine):
-            if terms_of(other) and terms_of(self):
-                both = f"({shown(self)}) and ({shown(other)})"
-                raise BadProgram(f"the program multiplies two unknowns, {both}: {_ONLY}")
-            return other * constant_of(self) if not terms_of(self) else self * constant_of(other)
+            if not terms_of(self):
+                return other * constant_of(self)
+            if not terms_of(other):
+                return self * constant_of(other)
+            unknowns = f"({in_symbols(self)}) and ({in_symbols(other)})"
+            raise BadProgram(f"the program multiplies two unknowns, {unknowns}: {_ONLY}")
         factor = exact(other)
-        terms = {u: by * factor for u, by in terms_of(self).items()} if factor else {}
-        return affine(_PATH.of(self), terms, constant_of(self) * factor)
+        terms: dict[Unknown, Exact] = {}
+        if factor:
+            terms = {unknown: by * factor for unknown, by in terms_of(self).items()}
+        return affine(_PATH.read(self), terms, constant_of(self) * factor)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> "Affine":
         if isinstance(other, Affine):
             if terms_of(other):
-                raise BadProgram(f"the program divides by an unknown, ({shown(other)})")
+                raise BadProgram(f"the program divides by an unknown, ({in_symbols(other)})")
             other = constant_of(other)
         return self * (1 / Fraction(exact(other)))
 
     def __rtruediv__(self, other: Any) -> "Affine":
-        return affine(_PATH.of(self), {}, exact(other)) / self
+        return affine(_PATH.read(self), {}, exact(other)) / self
 
     def __abs__(self) -> "Affine":
         return -self if self < 0 else self
@@ -209,33 +219,46 @@ class Affine:
     __repr__ = __str__ = __format__ = _refuse_text
 
 
-_TERMS, _CONSTANT, _PATH = (Kept(Affine, slot) for slot in ("terms", "constant", "path"))
-terms_of: Callable[[Affine], Mapping[Unknown, Exact]] = _TERMS.of
-constant_of: Callable[[Affine], Exact] = _CONSTANT.of
+_TERMS = HiddenSlot(Affine, "terms")
+_CONSTANT = HiddenSlot(Affine, "constant")
+_PATH = HiddenSlot(Affine, "path")
+terms_of: Callable[[Affine], Mapping[Unknown, Exact]] = _TERMS.read
+constant_of: Callable[[Affine], Exact] = _CONSTANT.read
 
 
 def affine(path: Any, terms: Mapping[Unknown, Exact], constant: Exact = 0) -> Affine:
     """A new number, whose questions this path answers."""
-    made = object.__new__(Affine)
-    _TERMS.put(made, terms)
-    _CONSTANT.put(made, constant)
-    _PATH.put(made, path)
-    return made
+    number = object.__new__(Affine)
+    _TERMS.write(number, terms)
+    _CONSTANT.write(number, constant)
+    _PATH.write(number, path)
+    return number
 
 
-def shown(value: Any) -> str:
+def in_symbols(value: Any) -> str:
     """A number, or a tuple or a list of numbers, as text for messages of the checker."""
     if isinstance(value, tuple | list):
-        return f"({', '.join(map(shown, value))})"
+        return f"({', '.join(map(in_symbols, value))})"
     if not isinstance(value, Affine):
         return repr(value)
-    words = ""
-    for unknown, by in [*terms_of(value).items(), ("", constant_of(value))]:
-        name = noise_name(unknown) if isinstance(unknown, int) else unknown
-        size = "" if abs(by) == 1 and name else f"{abs(by)}{'·' if name else ''}"
-        words += f" {'-' if by < 0 else '+'} {size}{name}" if by else ""
-    sign = "-" if words.startswith(" -") else ""
-    return sign + words[3:] or "0"
+    text = ""
+    for unknown, factor in terms_of(value).items():
+        text += _summand(factor, noise_name(unknown) if isinstance(unknown, int) else unknown)
+    constant = constant_of(value)
+    if constant:
+        text += _summand(constant)
+    if text.startswith(" - "):
+        return "-" + text.removeprefix(" - ")
+    return text.removeprefix(" + ") or "0"
+
+
+def _summand(factor: Exact, name: str = "") -> str:
+    """A multiple of an unknown, or a constant, with its sign before it."""
+    sign = "-" if factor < 0 else "+"
+    size = abs(factor)
+    if not name:
+        return f" {sign} {size}"
+    return f" {sign} {name}" if size == 1 else f" {sign} {size}·{name}"
 
 
 def draws_of(number: Any) -> set[int]:
@@ -254,7 +277,11 @@ def form_of(number: Any) -> tuple[Mapping[Unknown, Exact], Exact]:
 
 def questions_of(transcript: Sequence[tuple[Any, bool]]) -> list[tuple[set[int], bool]]:
     """For each question the draws that it is about, and the answer."""
-    return [({name for name in form[0] if isinstance(name, int)}, yes) for form, yes in transcript]
+    questions = []
+    for (terms, _), answer in transcript:
+        draws = {unknown for unknown in terms if isinstance(unknown, int)}
+        questions.append((draws, answer))
+    return questions
 
 
 def renamed(form: Any, names: Mapping[Unknown, Unknown]) -> Any:
@@ -263,16 +290,16 @@ def renamed(form: Any, names: Mapping[Unknown, Unknown]) -> Any:
     return {names.get(unknown, unknown): by for unknown, by in terms.items()}, constant
 
 
-def in_terms(number: Any, of: Mapping[Unknown, Affine]) -> Any:
+def in_terms(number: Any, values: Mapping[Unknown, Affine]) -> Any:
     """A number with other numbers in place of some unknowns."""
     if not isinstance(number, Affine):
         return number
     terms = terms_of(number)
-    rest = {unknown: by for unknown, by in terms.items() if unknown not in of}
-    total = affine(_PATH.of(number), rest, constant_of(number))
-    for unknown, by in terms.items():
-        if unknown in of:
-            total = total + of[unknown] * by
+    other_terms = {unknown: factor for unknown, factor in terms.items() if unknown not in values}
+    total = affine(_PATH.read(number), other_terms, constant_of(number))
+    for unknown, factor in terms.items():
+        if unknown in values:
+            total = total + values[unknown] * factor
     return total
 
 
@@ -288,12 +315,15 @@ class Condition:
     __slots__ = ("expected", "form")
 
     def __init__(self, form: Affine, expected: bool) -> None:
-        _FORM.put(self, form)
-        _EXPECTED.put(self, expected)
+        _FORM.write(self, form)
+        _EXPECTED.write(self, expected)
 
     def __bool__(self) -> bool:
         form = asked_form(self)
-        negative = _PATH.of(form).is_negative(form) if terms_of(form) else constant_of(form) < 0
+        if terms_of(form):
+            negative = _PATH.read(form).is_negative(form)
+        else:
+            negative = constant_of(form) < 0
         return negative is expected_answer(self)
 
     def __eq__(self, other: object) -> bool:
@@ -302,9 +332,10 @@ class Condition:
     __repr__ = __str__ = __format__ = _refuse_text
 
 
-_FORM, _EXPECTED = (Kept(Condition, slot) for slot in ("form", "expected"))
-asked_form: Callable[[Condition], Affine] = _FORM.of
-expected_answer: Callable[[Condition], bool] = _EXPECTED.of
+_FORM = HiddenSlot(Condition, "form")
+_EXPECTED = HiddenSlot(Condition, "expected")
+asked_form: Callable[[Condition], Affine] = _FORM.read
+expected_answer: Callable[[Condition], bool] = _EXPECTED.read
 
 
 # --------------------------------------------------------------------------------------------------
@@ -316,24 +347,26 @@ class Stop(Exception):  # noqa: N818 - not a fault: passes through the program u
 
 
 @contextmanager
-def guarded(what: str, seconds: float) -> Iterator[None]:
+def guarded(part: str, seconds: float) -> Iterator[None]:
     """Run a part of the program. If it fails or never stops, a `BadProgram` says so.
 
     A signal ends a program that never stops. So there is a time limit only in the main thread, and
     only on systems with timers.
     """
     in_main = threading.current_thread() is threading.main_thread()
-    is_limited = in_main and hasattr(signal, "setitimer")
-    words = f"{what} never stops: it was still running after {seconds:g} s"
+    limit: AbstractContextManager[None] = nullcontext()
+    if in_main and hasattr(signal, "setitimer"):
+        message = f"{part} never stops: it was still running after {seconds:g} s"
+        limit = _deadline(message, seconds)
     try:
-        with _deadline(words, seconds) if is_limited else nullcontext():
+        with limit:
             yield
     except (BadNoise, BadProgram, Violation, Stop):
         raise
     except RecursionError:
-        raise BadProgram(f"{what} never stops: it calls itself without end") from None
+        raise BadProgram(f"{part} never stops: it calls itself without end") from None
     except Exception as error:
-        raise BadProgram(f"{what} failed: {type(error).__name__}: {error}") from error
+        raise BadProgram(f"{part} failed: {type(error).__name__}: {error}") from error
 
 
 @contextmanager
@@ -345,87 +378,126 @@ def _deadline(message: str, seconds: float) -> Iterator[None]:
             raise BadProgram(message)
 
     before = signal.signal(signal.SIGALRM, ring)
-    rest, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
+    time_left, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         armed = False
-        signal.setitimer(signal.ITIMER_REAL, rest)
+        signal.setitimer(signal.ITIMER_REAL, time_left)
         signal.signal(signal.SIGALRM, before)
 
 
 def instructions(code: CodeType) -> Iterator[dis.Instruction]:
     """The instructions of the code, and of all code inside it."""
     yield from dis.get_instructions(code)
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield from instructions(each)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from instructions(constant)
 
 
 def names(code: CodeType, *kinds: str) -> list[str]:
     """The names that the code, or code inside it, loads by instructions of these kinds."""
-    loads = (each for each in instructions(code) if each.opname.startswith("LOAD_"))
-    return [str(each.argval) for each in loads if each.opname.endswith(kinds)]
+    return [
+        str(instruction.argval)
+        for instruction in instructions(code)
+        if instruction.opname.startswith("LOAD_") and instruction.opname.endswith(kinds)
+    ]
 
 
 def peeking(code: CodeType) -> set[str]:
     """Names in code that could distinguish an unknown from a number: class, identity, errors."""
-    found = {_PEEKING[each.opname] for each in instructions(code) if each.opname in _PEEKING}
-    for before, each in itertools.pairwise(instructions(code)):
-        known = before.opname == "LOAD_CONST" and before.argval in (None, ...)
-        if each.opname == "IS_OP" and (each.is_jump_target or not known):
-            found.add("is")
-    return found
+    opnames = {instruction.opname for instruction in instructions(code)}
+    suspects = {_PEEKING[opname] for opname in opnames & _PEEKING.keys()}
+    for before, instruction in itertools.pairwise(instructions(code)):
+        is_with_none = before.opname == "LOAD_CONST" and before.argval in (None, ...)
+        if instruction.opname == "IS_OP" and (instruction.is_jump_target or not is_with_none):
+            suspects.add("is")
+    return suspects
 
 
 _PEEKING = {"PUSH_EXC_INFO": "try", "MATCH_CLASS": "match"}
 SEEING = {
-    *("isinstance", "issubclass", "type", "hasattr", "callable", "id", "is_", "is_not", "isscalar"),
-    *("format", "format_map", "attrgetter", "methodcaller", "KeyWrapper"),  # they hide what they do
-    *("random", "default_rng"),
-    *("dtype", "isrealobj", "iscomplexobj", "isdtype", "issubdtype", "can_cast", "common_type"),
-    *("result_type", "min_scalar_type", "typename"),  # an unknown is an object to NumPy
+    "isinstance",
+    "issubclass",
+    "type",
+    "hasattr",
+    "callable",
+    "id",
+    "is_",
+    "is_not",
+    "isscalar",
+    # They hide what they do.
+    "format",
+    "format_map",
+    "attrgetter",
+    "methodcaller",
+    "KeyWrapper",
+    "random",
+    "default_rng",
+    # An unknown is an object to NumPy.
+    "dtype",
+    "isrealobj",
+    "iscomplexobj",
+    "isdtype",
+    "issubdtype",
+    "can_cast",
+    "common_type",
+    "result_type",
+    "min_scalar_type",
+    "typename",
 }
-_OUTSIDE = {
-    *("gc", "sys", "inspect", "ctypes", "importlib", "pickle", "json", "reprlib"),
-    *("random", "secrets", "uuid", "time", "datetime", "os", "posix", "nt"),
-}
+"""Names of functions that could distinguish an unknown from a number, or that draw noise."""
+_OUTSIDE = set(
+    "gc sys inspect ctypes importlib pickle json reprlib "
+    "random secrets uuid time datetime os posix nt".split()
+)
+"""Modules that do more than compute."""
 _TOOLS = _OUTSIDE | {"builtins", "types"}
-REACHING = {
-    *("eval", "exec", "compile", "globals", "locals", "vars", "__import__", "breakpoint"),
-    *("getattr", "setattr", "delattr"),
-    *("__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"),
-}
+REACHING = set(
+    "eval exec compile globals locals vars __import__ breakpoint getattr setattr delattr "
+    "__deepcopy__ __reduce__ __reduce_ex__ __getstate__ __setstate__".split()
+)
 """Names of functions that reach what is hidden; or that say what a copy is, which is proved."""
-_HIDDEN, _PLAIN = ("__", "f_", "gi_"), {"__getitem__", "__init__", "__name__"}
-_OURS = {
-    *("dpgap", "builtins", "collections", "dataclasses", "decimal", "fractions", "itertools"),
-    *("numpy", "typing"),
-}
+_HIDDEN = ("__", "f_", "gi_")
+_PLAIN = {"__getitem__", "__init__", "__name__"}
+_OURS = set(
+    "dpgap builtins collections dataclasses decimal fractions itertools numpy typing".split()
+)
 _VALUES = {int, bool, float, complex, str, bytes, Fraction, Decimal, type(None)}
 _COMPILED = type(len), type(str.format), type(object.__repr__), type("".__repr__)
 """The types of functions and methods that are not written in Python."""
 
 
-def require_open(mechanism: Any, made: Any) -> list[Any]:
+def require_open(mechanism: Any, copy: Any) -> list[Any]:
     """Refuse a user's code that manipulates the checker, or can see that it is being proved.
 
     This reads functions, classes and objects, and all that they name or hold; not the code of
-    dpgap, nor the code that made `made`, because this ran before. It returns a record in which
+    dpgap, nor the code that made `copy`, because this ran before. It returns a record in which
     every change of these objects shows. An iterator does not show its position: it counts as
     changed.
     """
-    waiting, record = [mechanism, made], list[Any]()
-    seen = {id(each): each for base in type(made).__mro__ if (each := vars(base).get("__init__"))}
+    waiting = [mechanism, copy]
+    record: list[Any] = []
+    read_parts: dict[int, Any] = {}
+    for base in type(copy).__mro__:
+        constructor = vars(base).get("__init__")
+        if constructor:
+            read_parts[id(constructor)] = constructor
     while waiting:
         part = waiting.pop()
         kind = type(part)
-        record.append(part if kind in _VALUES else object() if hasattr(kind, "__next__") else kind)
-        record += form_of(part) if kind is Affine else ()
-        if id(part) not in seen and kind not in _VALUES:
-            seen[id(part)] = part
+        if kind in _VALUES:
+            record.append(part)
+        elif hasattr(kind, "__next__"):
+            record.append(object())  # it equals nothing
+        else:
+            record.append(kind)
+        if kind is Affine:
+            record += form_of(part)
+        if id(part) not in read_parts and kind not in _VALUES:
+            read_parts[id(part)] = part  # as long as it is here, no other part has its id
             require_from_known_places(part)
-            waiting += _held(part)
+            waiting += _contents(part)
     return record
 
 
@@ -433,14 +505,15 @@ def require_from_known_places(part: Any) -> None:
     """Refuse modules, and objects from modules, that are not on the list of allowed ones."""
     module = _module_of(part)
     root = module.partition(".")[0]
-    wrong = {root} & _OUTSIDE
+    refused = {root} & _OUTSIDE
     if root in sys.stdlib_module_names:  # under whatever name the program knows it
-        name = (part if isinstance(part, (type, *_COMPILED)) else type(part)).__name__
-        wrong |= {name} & (SEEING | REACHING) or _hidden({name})
+        has_name = isinstance(part, (type, *_COMPILED))
+        name = part.__name__ if has_name else type(part).__name__
+        refused |= {name} & (SEEING | REACHING) or _hidden({name})
     reaches = module in _TOOLS or module.startswith("dpgap.proof")
     if module.startswith("numpy.random") or (reaches and isinstance(part, ModuleType)):
-        wrong |= {module}
-    _require_none(wrong, "the program")
+        refused |= {module}
+    _require_none(refused, "the program")
 
 
 def _hidden(names: Set[str]) -> set[str]:
@@ -449,36 +522,48 @@ def _hidden(names: Set[str]) -> set[str]:
 
 
 def _module_of(part: Any) -> str:
-    name = "__name__" if isinstance(part, ModuleType) else "__module__"
-    return str(getattr(part, name, None) or type(part).__module__)
+    attribute = "__name__" if isinstance(part, ModuleType) else "__module__"
+    return str(getattr(part, attribute, None) or type(part).__module__)
 
 
-def _require_none(wrong: Set[str], who: str) -> None:
-    if wrong:
-        why = "take noise from noise.draw" if "random" in str(wrong) else "a program computes only"
-        raise BadProgram(f"{who} uses {min(wrong)!r}, which cannot be proved: {why}")
+def _require_none(refused: Set[str], user: str) -> None:
+    if not refused:
+        return
+    advice = "a program computes only"
+    if "random" in str(refused):
+        advice = "take noise from noise.draw"
+    raise BadProgram(f"{user} uses {min(refused)!r}, which cannot be proved: {advice}")
 
 
-def _held(part: Any) -> Iterator[Any]:
+def _contents(part: Any) -> Iterator[Any]:
     """The objects that a function, class or object names or holds."""
-    kind, top = type(part), _module_of(part).partition(".")[0]
-    if isinstance(part, dict | MappingProxyType | list | tuple | set | frozenset | deque):
-        yield from sorted(part, key=repr) if isinstance(part, set | frozenset) else part
-        yield from part.values() if isinstance(part, dict | MappingProxyType) else ()
-    if isinstance(part, np.ndarray | bytearray | array):
-        yield from part.ravel().tolist() if isinstance(part, np.ndarray) else part
+    kind = type(part)
+    root = _module_of(part).partition(".")[0]
+    if isinstance(part, set | frozenset):
+        yield from sorted(part, key=repr)
+    elif isinstance(part, dict | MappingProxyType):
+        yield from part
+        yield from part.values()
+    elif isinstance(part, list | tuple | deque | bytearray | array):
+        yield from part
+    if isinstance(part, np.ndarray):
+        yield from part.ravel().tolist()
     if isinstance(part, _COMPILED):
         owner = getattr(part, "__self__", None)
-        yield from () if isinstance(owner, ModuleType) else (owner,)
-    if isinstance(part, ModuleType) or (top in _OURS and isinstance(part, type | FunctionType)):
+        if not isinstance(owner, ModuleType):
+            yield owner
+    if isinstance(part, ModuleType) or (root in _OURS and isinstance(part, type | FunctionType)):
         return
+    is_of_python = root in sys.stdlib_module_names
     if isinstance(part, type):
-        yield from (*part.__mro__[1:], *members(part))
+        yield from part.__mro__[1:]
+        yield from members(part)
     elif isinstance(part, FunctionType):
         yield from _used(part)
-    elif top in {*_OURS, "functools", "types"} or top not in sys.stdlib_module_names:
+    elif root in _OURS or root in ("functools", "types") or not is_of_python:
         # What Python's own objects hold may be the user's; their classes are not read.
-        yield from () if top in sys.stdlib_module_names else (kind,)
+        if not is_of_python:
+            yield kind
         for name in own_names(part):
             if not isinstance(getattr(kind, name, None), cached_property):  # its code is read
                 yield getattr(part, name)
@@ -486,16 +571,20 @@ def _held(part: Any) -> Iterator[Any]:
 
 def _used(function: FunctionType) -> Iterator[Any]:
     """The objects that a function names or keeps; refuse code that does more than compute."""
-    code, used = function.__code__, {*names(function.__code__, "GLOBAL")}
-    attributes = {*names(code, "ATTR", "METHOD")}
-    tools = {str(each.argval) for each in instructions(code) if each.opname == "IMPORT_NAME"}
-    wrong = _hidden(attributes) | ({*used, function.__name__} & REACHING) | (tools & _TOOLS)
+    code = function.__code__
+    global_names = set(names(code, "GLOBAL"))
+    attributes = set(names(code, "ATTR", "METHOD"))
+    imports = {str(step.argval) for step in instructions(code) if step.opname == "IMPORT_NAME"}
+    refused = _hidden(attributes) | (global_names & REACHING) | (imports & _TOOLS)
+    refused |= {function.__name__} & REACHING
     if function.__module__ not in sys.stdlib_module_names:
-        wrong |= peeking(code) | ((used | attributes) & {*SEEING, "cache_info"}) | tools
-    _require_none(wrong, function.__qualname__)
-    yield from (cell.cell_contents for cell in function.__closure__ or ())
+        refused |= peeking(code) | imports
+        refused |= (global_names | attributes) & (SEEING | {"cache_info"})
+    _require_none(refused, function.__qualname__)
+    for cell in function.__closure__ or ():
+        yield cell.cell_contents
     yield from (function.__defaults__, function.__kwdefaults__, vars(function))
-    for value in map(function.__globals__.get, used):
+    for value in map(function.__globals__.get, global_names):
         yield value
         if isinstance(value, ModuleType) and value.__name__ not in sys.stdlib_module_names:
             yield from (vars(value).get(name) for name in attributes)
@@ -503,10 +592,12 @@ def _used(function: FunctionType) -> Iterator[Any]:
 
 def own_names(mechanism: Any) -> list[str]:
     """The names of a mechanism's own attributes."""
-    own = {*getattr(mechanism, "__dict__", ())}
+    attributes = set(getattr(mechanism, "__dict__", ()))
     for base in type(mechanism).__mro__:
-        own |= {name for name, each in vars(base).items() if isinstance(each, MemberDescriptorType)}
-    return [name for name in sorted(own) if hasattr(mechanism, name)]
+        for name, member in vars(base).items():
+            if isinstance(member, MemberDescriptorType):
+                attributes.add(name)
+    return [name for name in sorted(attributes) if hasattr(mechanism, name)]
 
 
 _Named = namedtuple("_Named", ())
@@ -517,24 +608,28 @@ class _Empty:
     """An empty dataclass: its members are those that every dataclass has."""
 
 
-_GENERATED = {"<string>", *(module.__file__ for module in (collections, dataclasses, reprlib))}
+_GENERATED = {"<string>", collections.__file__, dataclasses.__file__, reprlib.__file__}
 """Where the code of methods comes from that named tuples and dataclasses get."""
 _FIELDS = (MemberDescriptorType, type(namedtuple("_One", "field").field))  # type: ignore[attr-defined]
 
 
 def members(kind: type) -> Iterator[Any]:
     """The members of a class that somebody wrote, without those that every class has."""
-    given = {*dir(_Named if issubclass(kind, tuple) else _Empty)}
+    usual_names = set(dir(_Named if issubclass(kind, tuple) else _Empty))
     for name, value in vars(kind).items():
-        files = {each.__code__.co_filename for each in functions_of(value)}
-        known = (name in given and files <= _GENERATED) or isinstance(value, _FIELDS)
-        if not known and (files or not name.startswith("__")):
+        files = {function.__code__.co_filename for function in functions_of(value)}
+        is_generated = name in usual_names and files <= _GENERATED
+        if is_generated or isinstance(value, _FIELDS):
+            continue
+        if files or not name.startswith("__"):
             yield value
 
 
 def functions_of(value: Any) -> list[FunctionType]:
     """The functions that a class attribute stands for."""
-    parts = (value, *(getattr(value, each, None) for each in ("__func__", "fget", "fset", "fdel")))
+    parts = [value]
+    for attribute in ("__func__", "fget", "fset", "fdel"):
+        parts.append(getattr(value, attribute, None))
     return [part for part in parts if isinstance(part, FunctionType)]
 
 
@@ -550,7 +645,7 @@ _MOST_PATHS = 100_000
 
 
 @dataclass(slots=True)
-class _Answered:
+class Decision:
     """A question, how it was answered, and what to resume with to answer it the other way."""
 
     form: Affine
@@ -565,8 +660,9 @@ class PathExplorer:
     most_questions = 10_000
 
     def __init__(self) -> None:
-        self._answered: list[_Answered] = []
-        self.count = self._ended = 0
+        self._decisions: list[Decision] = []
+        self.count = 0
+        self._finished_paths = 0
         self.start_over()
 
     def explore(self, body: Callable[[], object]) -> None:
@@ -578,87 +674,104 @@ class PathExplorer:
                 body()
                 if _LAST.refusal:  # something caught it, such as a library that prints
                     raise _LAST.refusal
-                self._ended += 1
+                self._finished_paths += 1
             except Stop:
-                if self._began or not self._left:
+                if self._began or not self._stopped:
                     raise BadProgram("the program leaves a path before its end") from None
             self.count += 1
             if self.count > _MOST_PATHS:
-                most = f"{_MOST_PATHS:,}"
-                raise BadProgram(f"there are more than {most} paths: prove it for fewer answers")
+                limit = f"{_MOST_PATHS:,}"
+                raise BadProgram(f"there are more than {limit} paths: prove it for fewer answers")
             if not self._turn():
                 break
-        if not self._ended:
+        if not self._finished_paths:
             raise BadProgram("the program reaches the end on no path: nothing was looked at")
 
     def stop(self) -> NoReturn:
         """Leave this path: it is impossible, or possible only with a tie."""
-        self._left = True
+        self._stopped = True
         raise Stop
 
     def start_over(self) -> None:
         """Forget the last path."""
         self._replayed = 0
-        self._began = self._left = False
+        self._began = False
+        self._stopped = False
         self.transcript: list[tuple[Any, bool]] = []
-        self.behind: Mapping[Unknown, Affine] = {}
-        self.hidden: Set[Unknown] = frozenset()
+        self.reveal()
+
+    def disguise(self, behind: Mapping[Unknown, Affine], hidden: Set[Unknown]) -> None:
+        """Give new unknowns to a program, which may not ask about the numbers that are hidden.
+
+        Only the judge knows which numbers are `behind` the new unknowns.
+        """
+        self.behind = behind
+        self.hidden = hidden
+
+    def reveal(self) -> None:
+        """End the disguise."""
+        self.disguise({}, frozenset())
 
     def _turn(self) -> bool:
         """Go back to the last question whose other answer is still open, and take it."""
-        while self._answered:
-            last = self._answered.pop()
+        while self._decisions:
+            last = self._decisions.pop()
             if last.entered:
                 self.leave()
             if last.other is not None:
-                self._answered.append(_Answered(last.form, not last.negative, None, entered=True))
-                self.enter(last.form, not last.negative, last.other)
+                negative = not last.negative
+                self._decisions.append(Decision(last.form, negative, None, entered=True))
+                self.enter(last.form, negative, last.other)
                 return True
         return False
 
     def is_negative(self, form: Affine) -> bool:
         """Whether the form is below zero on this path."""
-        asked = form
+        question = form_of(form)
         if self.behind:
             if not self.hidden.isdisjoint(terms_of(form)):
                 raise BadProgram("the program asks about numbers that it was not given")
             form = in_terms(form, self.behind)
-        negative = self._answer(form) if terms_of(form) else constant_of(form) < 0
-        self.transcript.append((form_of(asked), negative))
-        if terms_of(form):
-            self.learn(form, negative)
+        if not terms_of(form):
+            negative = constant_of(form) < 0
+            self.transcript.append((question, negative))
+            return negative
+        negative = self._answer(form)
+        self.transcript.append((question, negative))
+        self.learn(form, negative)
         return negative
 
     def take_for_granted(self, form: Affine, negative: bool) -> None:
         """Continue where the form is negative, or is not; the caller knows that it is possible."""
-        if self._replayed == len(self._answered):
-            self._answered.append(_Answered(form, negative, None, entered=True))
+        if self._replayed == len(self._decisions):
+            self._decisions.append(Decision(form, negative, None, entered=True))
             self.enter(form, negative, None)
         self._replayed += 1
         self.learn(form, negative)
 
     def _answer(self, form: Affine) -> bool:
-        if self._replayed < len(self._answered):
-            known = self._answered[self._replayed]
-            if form_of(known.form) != form_of(form):
+        if self._replayed < len(self._decisions):
+            decision = self._decisions[self._replayed]
+            if form_of(decision.form) != form_of(form):
                 raise BadProgram("the program does something else when run again on the same noise")
             self._replayed += 1
-            return known.negative
-        if len(self._answered) >= self.most_questions:
+            return decision.negative
+        if len(self._decisions) >= self.most_questions:
             raise BadProgram(f"the program never stops: it asked {self.most_questions:,} questions")
         self._replayed += 1
         implied = self.implied(form)
         if implied is not None:
-            self._answered.append(_Answered(form, implied, None, entered=False))
+            self._decisions.append(Decision(form, implied, None, entered=False))
             return implied
-        negative, here, other = self.branch(form)
-        self._answered.append(_Answered(form, negative, other, entered=True))
-        self.enter(form, negative, here)
+        negative, state, other = self.branch(form)
+        self._decisions.append(Decision(form, negative, other, entered=True))
+        self.enter(form, negative, state)
         return negative
 
-    def begin(self, who: str) -> None:
+    def begin(self, method: str) -> None:
         """State whose questions follow; after `run` has ended, no path may be left."""
-        self._began, self.transcript = self._began or who != "run", []
+        self._began = self._began or method != "run"
+        self.transcript = []
 
     def implied(self, form: Affine) -> bool | None:
         """The answer, if it follows from earlier ones; None if it must be looked for."""

@@ -26,9 +26,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dpgap.exact.laws import Law, MemorylessLaw, Scalar, require_law
-from dpgap.exact.parameters import many, positive_integer, positive_rational, require_made
+from dpgap.exact.parameters import (
+    many,
+    positive_integer,
+    positive_rational,
+    require_made,
+)
 from dpgap.proof.checker import alignment
-from dpgap.proof.checker.alignment import Draws, Given, Replayed, Source, check
+from dpgap.proof.checker.alignment import Draws, NoiseSource, ReadOnly, Replayed, check
 from dpgap.proof.checker.numbers import (
     BadNoise,
     BadProgram,
@@ -42,7 +47,9 @@ if TYPE_CHECKING:
     from dpgap.proof.checker.symbolic import Paths
 
 
-PROVED, CHECKED, REFUTED = "PROVED", "CHECKED", "REFUTED"
+PROVED = "PROVED"
+CHECKED = "CHECKED"
+REFUTED = "REFUTED"
 
 _TAKEN = re.compile(r"[qdpην]\d+|noise_\d+")
 """Names that the checker gives to answers, moves and noise."""
@@ -126,14 +133,16 @@ def ask_cvc5(text: str) -> list[str]:
     parser = cvc5.InputParser(solver)
     parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, text, "theorem")
     names = parser.getSymbolManager()
-    said = ""
+    verdicts = ""
     while not (command := parser.nextCommand()).isNull():
-        said += command.invoke(solver, names)
-    return said.split()
+        verdicts += command.invoke(solver, names)
+    return verdicts.split()
 
 
 PROVERS: Mapping[str, Callable[[str], list[str]]] = {"z3": ask_z3, "cvc5": ask_cvc5}
-CLOSED, OPEN, CONTRADICTED = "closed", "open", "contradicted"
+CLOSED = "closed"
+OPEN = "open"
+CONTRADICTED = "contradicted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +160,15 @@ class Theorem:
 
     def judged_by(self, ask: Any) -> str:
         """The verdict of one prover."""
-        said = ask(self.text)
-        wanted = ["sat", *["unsat"] * len(self.labels)]
-        if said == wanted:
+        verdicts = ask(self.text)
+        expected = ["sat"] + ["unsat"] * len(self.labels)
+        if verdicts == expected:
             return CLOSED
-        if len(said) != len(wanted):
-            return OPEN
-        pairs = zip(said, wanted, strict=True)
-        return CONTRADICTED if any({*pair} == {"sat", "unsat"} for pair in pairs) else OPEN
+        if len(verdicts) == len(expected):
+            for verdict, expected_verdict in zip(verdicts, expected, strict=True):
+                if verdict != expected_verdict and verdict in ("sat", "unsat"):
+                    return CONTRADICTED
+        return OPEN
 
 
 class Closing(NamedTuple):
@@ -168,14 +178,14 @@ class Closing(NamedTuple):
     closed_by: tuple[str, ...]
 
 
-def close(each: Theorem) -> Closing:
+def close(theorem: Theorem) -> Closing:
     """Ask every prover; a theorem that none closes, or that one contradicts, is a violation."""
-    verdicts = {name: each.judged_by(ask) for name, ask in PROVERS.items()}
+    verdicts = {name: theorem.judged_by(ask) for name, ask in PROVERS.items()}
     closed_by = tuple(name for name, verdict in verdicts.items() if verdict == CLOSED)
     if CONTRADICTED in verdicts.values() or not closed_by:
-        said = ", ".join(f"{name}: {verdict}" for name, verdict in verdicts.items())
-        raise Violation("provers", f"{each.name}: not closed ({said})")
-    return Closing(each, closed_by)
+        text = ", ".join(f"{name}: {verdict}" for name, verdict in verdicts.items())
+        raise Violation("provers", f"{theorem.name}: not closed ({text})")
+    return Closing(theorem, closed_by)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -199,20 +209,28 @@ class Proof:
     @property
     def closed_by(self) -> tuple[str, ...]:
         """The provers that closed all of them."""
-        every = [set(closing.closed_by) for closing in self.closings]
-        return tuple(sorted(set.intersection(*every))) if every else ()
+        provers = set(PROVERS) if self.closings else set()
+        for closing in self.closings:
+            provers &= set(closing.closed_by)
+        return tuple(sorted(provers))
 
     def __str__(self) -> str:
         if self.verdict == REFUTED:
-            shown = "" if self.counterexample is None else f"\n{self.counterexample}"
-            what = f"REFUTED ({self.condition}, {self.neighbours} neighbours): {self.reason}{shown}"
-            by_hand = "Replay the numbers with dpgap.proof.replay, and follow them by hand."
-            return f"{what}\n{_MEANING}\n{_NEXT.get(self.condition or '', by_hand)}"
-        took = f"in {self.seconds:.2f} s, for {self.neighbours} neighbours"
-        if self.closings:
-            said = f"{self.verdict} for every n: {many(len(self.closings), 'theorem')}"
-            return f"{said}, all closed by {' and '.join(self.closed_by)}, {took}"
-        return f"{self.verdict} on {many(self.paths, 'path')} {took}: {self.reason}"
+            return self._refutation()
+        duration = f"in {self.seconds:.2f} s, for {self.neighbours} neighbours"
+        if not self.closings:
+            return f"{self.verdict} on {many(self.paths, 'path')} {duration}: {self.reason}"
+        theorems = many(len(self.closings), "theorem")
+        provers = " and ".join(self.closed_by)
+        return f"{self.verdict} for every n: {theorems}, all closed by {provers}, {duration}"
+
+    def _refutation(self) -> str:
+        lines = [f"REFUTED ({self.condition}, {self.neighbours} neighbours): {self.reason}"]
+        if self.counterexample is not None:
+            lines.append(str(self.counterexample))
+        by_hand = "Replay the numbers with dpgap.proof.replay, and follow them by hand."
+        lines += [_MEANING, _NEXT.get(self.condition or "", by_hand)]
+        return "\n".join(lines)
 
 
 def prove(
@@ -245,17 +263,22 @@ def prove(
     for method in ("run", "align"):
         if not callable(getattr(sample, method, None)):
             raise TypeError(f"{type(sample).__name__} must have a method {method!r}")
-    claim = _Claim(
-        count,
-        stated(sample, "epsilon", epsilon),
-        stated(sample, "sensitivity", sensitivity, 1),
-        None if within is None else (exact(within[0]), exact(within[1])),
-        ties,
-        None if getattr(sample, "reach", None) is None else positive_integer("reach", sample.reach),
+    reach = getattr(sample, "reach", None)
+    if reach is not None:
+        reach = positive_integer("reach", reach)
+    claim = _ProofClaim(
+        n=count,
+        epsilon=stated_number(sample, "epsilon", epsilon),
+        sensitivity=stated_number(sample, "sensitivity", sensitivity, 1),
+        within=None if within is None else (exact(within[0]), exact(within[1])),
+        ties=ties,
+        reach=reach,
     )
     proofs = [_prove(mechanism, kind, claim) for kind in directions(neighbours, sample)]
-    refuted = next((proof for proof in proofs if proof.verdict == REFUTED), None)
-    return refuted or replace(
+    for proof in proofs:
+        if proof.verdict == REFUTED:
+            return proof
+    return replace(
         proofs[0],
         neighbours=" and ".join(proof.neighbours for proof in proofs),
         paths=sum(proof.paths for proof in proofs),
@@ -276,9 +299,11 @@ def _build(mechanism: Any, unknown: Callable[[str], Scalar]) -> Any:
     return mechanism(named)
 
 
-def stated(mechanism: Any, name: str, given: Scalar, default: Scalar = None) -> Fraction:
+def stated_number(mechanism: Any, name: str, argument: Scalar, default: Scalar = None) -> Fraction:
     """The number that is given, or else the one that the mechanism states itself."""
-    value = getattr(mechanism, name, default) if given is None else given
+    value = argument
+    if value is None:
+        value = getattr(mechanism, name, default)
     if value is None:
         raise TypeError(f"{name} must be given: the mechanism does not say it")
     return positive_rational(name, value)
@@ -287,13 +312,14 @@ def stated(mechanism: Any, name: str, given: Scalar, default: Scalar = None) -> 
 def directions(neighbours: str | None, mechanism: Any) -> Sequence[str]:
     """The kinds of neighbours that a proof must cover."""
     if neighbours is None:
-        return (RISING, FALLING) if getattr(mechanism, "monotonic", False) else (GENERAL,)
+        is_monotonic = getattr(mechanism, "monotonic", False)
+        return (RISING, FALLING) if is_monotonic else (GENERAL,)
     if neighbours not in DIRECTIONS:
         raise ValueError(f"neighbours must be one of {', '.join(DIRECTIONS)}, not {neighbours!r}")
     return (neighbours,)
 
 
-class _Claim(NamedTuple):
+class _ProofClaim(NamedTuple):
     """What is to be proved."""
 
     n: int
@@ -305,14 +331,14 @@ class _Claim(NamedTuple):
     """How many sensitivities all answers together may move by; None: each of them by one."""
 
     @property
-    def held(self) -> str:
-        """What is said of it when it is proved."""
-        without = "" if self.ties else _NO_TIES
-        return f"for {many(self.n, 'answer')}, every condition holds on every path{without}"
+    def reason(self) -> str:
+        """The reason of a proof."""
+        without_ties = "" if self.ties else _NO_TIES
+        return f"for {many(self.n, 'answer')}, every condition holds on every path{without_ties}"
 
 
 def _explore(
-    mechanism: Any, kind: str, claim: _Claim, *, only_align: bool = False
+    mechanism: Any, kind: str, claim: _ProofClaim, *, only_align: bool = False
 ) -> tuple["Paths", list[int], Violation | None]:
     """Follow all paths, on unknown answers, or up to the first path with a violation.
 
@@ -322,72 +348,97 @@ def _explore(
     from dpgap.proof.checker.symbolic import Paths
 
     paths = Paths(claim.epsilon, ties=claim.ties)
-    made = _build(mechanism, paths.unknown)
-    paths.step = getattr(made, "grid", None) or 1
+    built = _build(mechanism, paths.unknown)
+    paths.step = getattr(built, "grid", None) or 1
     if paths.transcript:
         raise BadProgram("the mechanism asks about an unknown while it is made: ask in run instead")
-    before = require_open(mechanism, made)
-    anew = partial(deepcopy, deepcopy(made)) if hasattr(made, "unalign") else None
-    answers, moves, neighbour = paths.neighbours(claim.n, DIRECTIONS[kind], claim.sensitivity)
-    if claim.reach is not None and claim.reach < claim.n:
-        most = claim.reach * claim.sensitivity
-        # Sizes of moves add up to at most this if the moves do, with every choice of signs.
-        for signs in itertools.product((1, -1), repeat=claim.n - 1):
-            total = sum((s * move for s, move in zip(signs, moves[1:], strict=True)), moves[0])
-            paths.confine(total, -most, most)
-    for answer in [*answers, *neighbour] if claim.within else []:
-        paths.confine(answer, *claim.within)  # type: ignore[misc]
-    paths.require_possible()
+    record = require_open(mechanism, built)
+    anew = None
+    if hasattr(built, "unalign"):
+        anew = partial(deepcopy, deepcopy(built))
+    answers, neighbour = _confined_answers(paths, kind, claim)
     dependence = alignment.Dependence()
     violation: Violation | None = None
-    on_path = alignment.run_and_align if only_align else partial(alignment.trial, anew=anew)
+    on_path = partial(alignment.trial, anew=anew)
+    if only_align:
+        on_path = partial(alignment.run_and_align)
     try:
-        paths.explore(lambda: dependence.add(on_path(made, answers, neighbour, paths)))
+        paths.explore(lambda: dependence.add(on_path(built, answers, neighbour, paths)))
     except Violation as first:
         violation = first
         if anew is None and not only_align:  # a cycle is what is wrong first of all
             return paths, _explore(mechanism, kind, claim, only_align=True)[1], violation
     cycle = [] if anew else dependence.cycle()
-    passes = violation is None and not cycle and not only_align
-    if passes and require_open(mechanism, made) != before:
-        what = "the program changes what outlives a run, such as an attribute or a global variable"
-        raise BadProgram(f"{what}, or keeps an iterator: it could count its calls")
-    copied = passes and hasattr(mechanism, "run")
-    if copied and require_open(mechanism, mechanism) != require_open(made, made):
-        raise BadProgram("a copy of the mechanism is another one: it says how it is copied")
-    if passes and all(skeleton.kind is type(None) for skeleton in dependence.laws):
-        raise BadProgram("run returned None on every path: does it return anything?")
+    if violation is None and not cycle and not only_align:
+        _require_unchanged(mechanism, built, record)
+        if all(skeleton.kind is type(None) for skeleton in dependence.laws):
+            raise BadProgram("run returned None on every path: does it return anything?")
     return paths, cycle, violation
 
 
-def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
+def _confined_answers(paths: "Paths", kind: str, claim: _ProofClaim) -> tuple[Any, Any]:
+    """Unknown answers and their neighbour, within the limits of the claim."""
+    answers, moves, neighbour = paths.neighbours(claim.n, DIRECTIONS[kind], claim.sensitivity)
+    if claim.reach is not None and claim.reach < claim.n:
+        limit = claim.reach * claim.sensitivity
+        # Sizes of moves add up to at most this if the moves do, with every choice of signs.
+        for signs in itertools.product((1, -1), repeat=claim.n - 1):
+            total = sum((s * move for s, move in zip(signs, moves[1:], strict=True)), moves[0])
+            paths.confine(total, -limit, limit)
+    if claim.within is not None:
+        low, high = claim.within
+        for answer in answers + neighbour:
+            paths.confine(answer, low, high)
+    paths.require_possible()
+    return answers, neighbour
+
+
+def _require_unchanged(mechanism: Any, built: Any, record: list[Any]) -> None:
+    """Refuse a program that changed something, or a mechanism whose copy is another one."""
+    if require_open(mechanism, built) != record:
+        problem = (
+            "the program changes what outlives a run, such as an attribute or a global variable"
+        )
+        raise BadProgram(f"{problem}, or keeps an iterator: it could count its calls")
+    is_copied = hasattr(mechanism, "run")
+    if is_copied and require_open(mechanism, mechanism) != require_open(built, built):
+        raise BadProgram("a copy of the mechanism is another one: it says how it is copied")
+
+
+def _prove(mechanism: Any, kind: str, claim: _ProofClaim) -> Proof:
     start = time.perf_counter()
     paths, cycle, violation = _explore(mechanism, kind, claim)
     example = None
-    if violation is not None and violation.condition != "grid":  # no point is off the grid
-        rest = paths.point()
-        answers = tuple(rest.pop(f"q{i}", Fraction(0)) for i in range(claim.n))
-        neighbour = tuple(q + rest.pop(f"d{i}", Fraction(0)) for i, q in enumerate(answers))
-        draws = 1 + max((unknown for unknown in rest if isinstance(unknown, int)), default=-1)
-        noise = tuple(rest.pop(draw, Fraction(0)) for draw in range(draws))
-        parameters = {str(u): v for u, v in rest.items()}
-        example = _with_shifts(mechanism, Counterexample(answers, neighbour, noise, parameters))
     if cycle:
-        violation, example = Violation("acyclic", alignment.cycle_message(cycle)), None
+        violation = Violation("acyclic", alignment.cycle_message(cycle))
+    elif violation is not None and violation.condition != "grid":  # no point is off the grid
+        example = _with_shifts(mechanism, _counterexample(paths.point(), claim.n))
     seconds = time.perf_counter() - start
     if claim.reach is not None:
         kind = f"{kind} (reach {claim.reach})"
-    said: tuple[str, str | None, str] = PROVED, None, claim.held
-    if violation is not None:
-        said = REFUTED, violation.condition, violation.message
-    return Proof(said[0], kind, *said[1:], example, paths.count, seconds)
+    if violation is None:
+        return Proof(PROVED, kind, None, claim.reason, None, paths.count, seconds)
+    return Proof(
+        REFUTED, kind, violation.condition, violation.message, example, paths.count, seconds
+    )
+
+
+def _counterexample(point: Mapping[Any, Fraction], n: int) -> Counterexample:
+    """The numbers of a point: answers, moves, draws and parameters. What has no number is 0."""
+    numbers = dict(point)
+    answers = tuple(numbers.pop(f"q{i}", Fraction(0)) for i in range(n))
+    neighbour = tuple(q + numbers.pop(f"d{i}", Fraction(0)) for i, q in enumerate(answers))
+    last_draw = max((unknown for unknown in numbers if isinstance(unknown, int)), default=-1)
+    noise = tuple(numbers.pop(draw, Fraction(0)) for draw in range(last_draw + 1))
+    parameters = {str(unknown): value for unknown, value in numbers.items()}
+    return Counterexample(answers, neighbour, noise, parameters)
 
 
 def _with_shifts(mechanism: Any, example: Counterexample) -> Counterexample:
     """The counterexample with its shifts and their cost, unless the alignment fails there."""
-    made = _build(mechanism, example.parameters.__getitem__)
+    built = _build(mechanism, example.parameters.__getitem__)
     with suppress(Violation, BadNoise, BadProgram):
-        shifts, cost = alignment.shifts_at(made, example.answers, example.neighbour, example.noise)
+        shifts, cost = alignment.shifts_at(built, example.answers, example.neighbour, example.noise)
         any_noise = (Fraction(0),) * (len(shifts) - len(example.noise))
         return replace(example, noise=example.noise + any_noise, shifts=shifts, cost=cost)
     return example
@@ -395,8 +446,8 @@ def _with_shifts(mechanism: Any, example: Counterexample) -> Counterexample:
 
 def replay(mechanism: Any, example: Counterexample, *, epsilon: Scalar = None) -> None:
     """Check the mechanism at a counterexample's numbers; raises the `Violation` found there."""
-    made = _build(mechanism, example.parameters.__getitem__)
-    check(made, example.answers, example.neighbour, example.noise, epsilon=epsilon)
+    built = _build(mechanism, example.parameters.__getitem__)
+    check(built, example.answers, example.neighbour, example.noise, epsilon=epsilon)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -424,10 +475,10 @@ def search(
     from hypothesis import strategies as st
 
     count = positive_integer("n", n)
-    allowed = stated(mechanism, "epsilon", epsilon)
-    delta = stated(mechanism, "sensitivity", sensitivity, 1)
+    allowed = stated_number(mechanism, "epsilon", epsilon)
+    delta = stated_number(mechanism, "sensitivity", sensitivity, 1)
     numbers = st.fractions(-50, 50, max_denominator=64)
-    found: list[tuple[Violation, Counterexample]] = []
+    findings: list[tuple[Violation, Counterexample]] = []
 
     @settings(
         max_examples=examples,
@@ -440,7 +491,8 @@ def search(
     @given(data=st.data(), kind=st.sampled_from(list(directions(neighbours, mechanism))))
     def try_point(data: Any, kind: str) -> None:
         answers = data.draw(st.lists(numbers, min_size=count, max_size=count))
-        moves = st.fractions(*DIRECTIONS[kind], max_denominator=8)
+        low, high = DIRECTIONS[kind]
+        moves = st.fractions(low, high, max_denominator=8)
         steps = data.draw(st.lists(moves, min_size=count, max_size=count))
         neighbour = [a + delta * step for a, step in zip(answers, steps, strict=True)]
         noise: list[Fraction] = []
@@ -459,13 +511,13 @@ def search(
             check(mechanism, answers, neighbour, noise, epsilon=allowed)
         except Violation as violation:
             example = Counterexample(tuple(answers), tuple(neighbour), tuple(noise), {})
-            found.append((violation, _with_shifts(mechanism, example)))
+            findings.append((violation, _with_shifts(mechanism, example)))
             raise
 
     try:
         try_point()
     except Violation:
-        return found[-1]
+        return findings[-1]
     return None
 
 
@@ -488,16 +540,19 @@ _NODES = 40
 def check_lone_items(mechanism: Any, n: int, *, reach: int = 1, on_grid: bool = False) -> Proof:
     """Check the δ of a mechanism on n answers, of which the last is one unit's own."""
     start = time.perf_counter()
-    verdict, condition, reason, example = CHECKED, None, "see docs/hybrid-top-k.md", None
+    neighbours = "one unit's own"
     try:
         require_kept_out(mechanism, n, ties=on_grid)
         require_delta(mechanism, reach, on_grid=on_grid)
-    except Violation as wrong:
-        verdict, condition, reason = REFUTED, wrong.condition, wrong.message
+    except Violation as violation:
         numbers = {"threshold": mechanism.threshold, "delta": mechanism.delta(reach)}
         example = Counterexample((mechanism.sensitivity,) * reach, (), (), numbers)
+        seconds = time.perf_counter() - start
+        return Proof(
+            REFUTED, neighbours, violation.condition, violation.message, example, 0, seconds
+        )
     seconds = time.perf_counter() - start
-    return Proof(verdict, "one unit's own", condition, reason, example, 0, seconds)
+    return Proof(CHECKED, neighbours, None, "see docs/hybrid-top-k.md", None, 0, seconds)
 
 
 def require_delta(mechanism: Any, reach: int, *, on_grid: bool = False) -> None:
@@ -506,16 +561,16 @@ def require_delta(mechanism: Any, reach: int, *, on_grid: bool = False) -> None:
     chance = reach * chance_to_reach(mechanism.law, distance, on_grid=on_grid)
     claimed = float(mechanism.delta(reach))
     if claimed < chance * (1 - _SLACK):
-        said = f"items of one unit show with probability {chance:.3g}, not {claimed:.3g}"
-        raise Violation("delta", said)
+        problem = f"items of one unit show with probability {chance:.3g}, not {claimed:.3g}"
+        raise Violation("delta", problem)
 
 
 def chance_to_reach(law: MemorylessLaw, distance: float, *, on_grid: bool) -> float:
     """The probability that one draw is at least another one of the same law plus a distance."""
     if on_grid:
-        most = math.ceil(60 * law.scale)
-        masses = np.array([law.floor_mass(step) for step in range(most)])
-        return float((masses * law.tail(distance + np.arange(most))).sum())
+        step_count = math.ceil(60 * law.scale)
+        masses = np.array([law.floor_mass(step) for step in range(step_count)])
+        return float((masses * law.tail(distance + np.arange(step_count))).sum())
     nodes, weights = np.polynomial.laguerre.laggauss(_NODES)
     return float((weights * law.tail(distance + nodes * float(law.scale))).sum())
 
@@ -529,13 +584,14 @@ def require_kept_out(mechanism: Any, n: int, *, ties: bool = False) -> None:
 
     def on_path() -> None:
         draws = Draws(paths, [], [])
-        output = alignment.collect(mechanism.run(Given(answers), Source(draws)))
-        *others, own, last = draws.values
-        if answers[-1] + own >= mechanism.threshold + last:
+        output = alignment.collect(mechanism.run(ReadOnly(answers), NoiseSource(draws)))
+        *noise_of_others, noise, noise_of_threshold = draws.values
+        if answers[-1] + noise >= mechanism.threshold + noise_of_threshold:
             return
-        again = Replayed(draws.laws[1:], [*others, last], [])
-        without = alignment.collect(mechanism.run(Given(answers[:-1]), Source(again)))
-        wrong = "an item below the noisy threshold changes the output"
-        alignment.require_same_output(output, without, paths, wrong)
+        replayed = Replayed(draws.laws[1:], [*noise_of_others, noise_of_threshold], [])
+        source = NoiseSource(replayed)
+        without = alignment.collect(mechanism.run(ReadOnly(answers[:-1]), source))
+        message = "an item below the noisy threshold changes the output"
+        alignment.require_same_output(output, without, paths, message)
 
     paths.explore(on_path)

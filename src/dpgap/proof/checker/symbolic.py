@@ -48,14 +48,17 @@ class CostTerm:
         return CostTerm.__mul__(self, 1 / Fraction(forms.exact(divisor)))
 
     def __add__(self, other: Any) -> "CostTerm":
-        return CostTerm(self.term + (other.term if isinstance(other, CostTerm) else _number(other)))
+        addend = other.term if isinstance(other, CostTerm) else _number(other)
+        return CostTerm(self.term + addend)
 
     __radd__ = __add__
 
 
 @functools.lru_cache(maxsize=4096)
 def _number(value: Exact) -> Any:
-    return z3.RealVal(value) if isinstance(value, int) else z3.Q(value.numerator, value.denominator)
+    if isinstance(value, int):
+        return z3.RealVal(value)
+    return z3.Q(value.numerator, value.denominator)
 
 
 class Paths(forms.PathExplorer):
@@ -104,8 +107,8 @@ class Paths(forms.PathExplorer):
     ) -> tuple[list[Affine], list[Affine], list[Affine]]:
         """Unknown answers, the move of each, and the resulting neighbour."""
         answers = [self.unknown(f"q{i}") for i in range(n)]
-        low, high = (end * sensitivity for end in ends)
-        moves = [self.between(f"d{i}", low, high) for i in range(n)]
+        low, high = ends
+        moves = [self.between(f"d{i}", low * sensitivity, high * sensitivity) for i in range(n)]
         self._moves = moves
         return answers, moves, [q + move for q, move in zip(answers, moves, strict=True)]
 
@@ -114,13 +117,15 @@ class Paths(forms.PathExplorer):
         super().start_over()
         self._facts: dict[frozenset[Any], list[tuple[Exact, bool]]] = {}
         """What was learnt: for the terms of each form its constants, and whether it is negative."""
-        self._known = set(self._bound)
+        self._confined = set(self._bound)
         """Unknowns that are confined, or that something was asked about."""
 
     def enter(self, form: Affine, negative: bool, state: Any) -> None:
         """Go on where the answer is this; `state` is a point there, or `_SOMEWHERE`."""
         self._entered.append((form, negative))
-        self._model = None if state is _SOMEWHERE else state
+        self._model = state
+        if state is _SOMEWHERE:
+            self._model = None
 
     def leave(self) -> None:
         """Go back to before the last answer entered."""
@@ -133,37 +138,38 @@ class Paths(forms.PathExplorer):
         """Store the answer, so that z3 is not asked about its consequences."""
         terms, constant = forms.form_of(form)
         self._facts.setdefault(frozenset(terms.items()), []).append((constant, negative))
-        self._known.update(terms)
+        self._confined.update(terms)
 
     def branch(self, form: Affine) -> tuple[bool, Any, Any]:
         """A possible answer, a point with it, and a point with the other answer, if any."""
         if self._is_anything(form):
             return True, _SOMEWHERE, _SOMEWHERE
-        first = self._in_model(form)
-        here = self._model
-        if first is None:  # the point last found lies on the border, or there is none
-            here = self._where(self._claim(form, True))
-            if here is None:
-                here = self._where(self._claim(form, False))
-                if here is None:  # there is nothing but a tie
-                    self.stop()
-                return False, here, None
-            first = True
-        return first, here, self._where(self._claim(form, not first))
+        answer = self._in_model(form)
+        if answer is not None:
+            point = self._model
+            return answer, point, self._where(self._claim(form, not answer))
+        # The point last found lies on the border, or there is none.
+        below = self._where(self._claim(form, True))
+        not_below = self._where(self._claim(form, False))
+        if below is not None:
+            return True, below, not_below
+        if not_below is None:  # there is nothing but a tie
+            self.stop()
+        return False, not_below, None
 
     def implied(self, form: Affine) -> bool | None:
         """The answer, if it follows from an earlier one about a form that differs by a constant."""
         terms, constant = forms.form_of(form)
-        for known, negative in self._facts.get(frozenset(terms.items()), ()):
-            if negative and constant <= known:
+        for earlier_constant, negative in self._facts.get(frozenset(terms.items()), ()):
+            if negative and constant <= earlier_constant:
                 return True
-            if not negative and constant >= known:
+            if not negative and constant >= earlier_constant:
                 return False
         return None
 
     def _is_anything(self, form: Affine) -> bool:
         """Whether there is an unknown in the form that nothing is known about."""
-        return not self._known.issuperset(forms.terms_of(form))
+        return not self._confined.issuperset(forms.terms_of(form))
 
     def _in_model(self, form: Affine) -> bool | None:
         """The answer at the point last found, if there is one on this path."""
@@ -198,11 +204,13 @@ class Paths(forms.PathExplorer):
         term = self._term_of(form)
         if negative:
             return term < 0
-        return term >= 0 if self.ties or not forms.draws_of(form) else term > 0
+        if self.ties or not forms.draws_of(form):
+            return term >= 0
+        return term > 0
 
     def _met(self, condition: Condition, *, is_met: bool = True) -> Any:
-        form, expected = forms.asked_form(condition), forms.expected_answer(condition)
-        return self._claim(form, expected is is_met)
+        expected = forms.expected_answer(condition)
+        return self._claim(forms.asked_form(condition), expected is is_met)
 
     def _term(self, unknown: Unknown) -> Any:
         if unknown not in self._terms:  # plain letters, for other provers
@@ -214,16 +222,17 @@ class Paths(forms.PathExplorer):
         if not isinstance(number, Affine):
             return _number(forms.exact(number))
         terms, constant = forms.form_of(number)
-        key = (*terms.items(), constant)
+        key = (tuple(terms.items()), constant)
         if key not in self._sums:
-            parts = [
-                self._term(unknown) if by == 1 else _number(by) * self._term(unknown)
-                for unknown, by in terms.items()
-            ]
+            parts = [self._multiple(unknown, factor) for unknown, factor in terms.items()]
             if constant or not parts:
                 parts.append(_number(constant))
             self._sums[key] = z3.Sum(parts) if len(parts) > 1 else parts[0]
         return self._sums[key]
+
+    def _multiple(self, unknown: Unknown, factor: Exact) -> Any:
+        term = self._term(unknown)
+        return term if factor == 1 else _number(factor) * term
 
     def assume(self, condition: Condition | bool) -> None:
         """Leave this path if the condition does not hold on it."""
@@ -252,24 +261,25 @@ class Paths(forms.PathExplorer):
 
     def require_steps(self, shifts: Sequence[Scalar]) -> None:
         """Raise a violation unless noise on a grid stays there, if all unknowns are on it."""
-        for terms, constant in map(forms.form_of, shifts if self.ties else ()):
-            parts = (*terms.values(), constant / Fraction(self.step))
+        if not self.ties:
+            return
+        for terms, constant in map(forms.form_of, shifts):
+            parts = [*terms.values(), constant / Fraction(self.step)]
             if any(part.denominator > 1 for part in parts):
                 raise Violation("grid", "a shift is not always a whole number of steps")
 
     def require_cost(self, laws: Sequence[Any], shifts: Sequence[Scalar]) -> None:
         """Raise a violation where shifting the draws costs more than ε."""
-        most = readable(Fraction(self.epsilon))
-        over = Violation("cost", f"the shifts can cost more than {most}")
-        self.require_at_most(laws, shifts, self.epsilon, over)
+        message = f"the shifts can cost more than {readable(Fraction(self.epsilon))}"
+        self.require_at_most(laws, shifts, self.epsilon, Violation("cost", message))
 
     def require_at_most(
-        self, laws: Sequence[Any], shifts: Sequence[Scalar], most: Scalar, over: Violation
+        self, laws: Sequence[Any], shifts: Sequence[Scalar], limit: Scalar, violation: Violation
     ) -> None:
-        """Raise the violation where shifting the draws costs more than `most`."""
+        """Raise the violation where shifting the draws costs more than the limit."""
         total = cost_of(laws, [CostTerm(self._term_of(shift)) for shift in shifts])
         cost = total.term if isinstance(total, CostTerm) else _number(total)
-        self._raise_where(cost > self._term_of(most), over)
+        self._raise_where(cost > self._term_of(limit), violation)
 
     def _raise_where(self, claim: Any, violation: Violation) -> None:
         point = self._where(claim)
@@ -314,19 +324,19 @@ class Recording(Paths):
         self._covered: list[Any] = []
         self._failures: dict[str, list[Any]] = {}
 
-    def given(self, condition: Condition) -> None:
+    def assume_everywhere(self, condition: Condition) -> None:
         """Consider only points that meet the condition."""
         self._suppose(self._met(condition))
         self._bound.update(forms.terms_of(forms.asked_form(condition)))
 
-    def given_whole(self, number: Affine) -> None:
+    def assume_whole(self, number: Affine) -> None:
         """Consider only whole numbers."""
         self._suppose(z3.IsInt(self._term_of(number)))
 
     def confine(self, form: Affine, low: Exact, high: Exact) -> None:
         super().confine(form, low, high)
-        self.given(form >= low)
-        self.given(form <= high)
+        self.assume_everywhere(form >= low)
+        self.assume_everywhere(form <= high)
 
     def _suppose(self, claim: Any) -> None:
         if claim.sexpr() not in self._hypotheses:
@@ -361,10 +371,10 @@ class Recording(Paths):
         self._hypotheses.setdefault(claim.sexpr(), claim)
         self.take_for_granted(forms.asked_form(condition), forms.expected_answer(condition))
 
-    def _here(self) -> Any:
+    def _path_condition(self) -> Any:
         """The condition under which the program takes this path, up to here."""
-        asked = self._answered[: self._replayed]
-        return z3.And(*(self._claim(each.form, each.negative) for each in asked))
+        decisions = self._decisions[: self._replayed]
+        return z3.And([self._claim(decision.form, decision.negative) for decision in decisions])
 
     def enter(self, form: Affine, negative: bool, state: Any) -> None:
         super().enter(form, negative, state)
@@ -373,7 +383,7 @@ class Recording(Paths):
             self._hypotheses.setdefault(apart.sexpr(), apart)
 
     def _raise_where(self, claim: Any, violation: Violation) -> None:
-        failure = z3.And(self._here(), claim)
+        failure = z3.And(self._path_condition(), claim)
         self._failures.setdefault(violation.condition, []).append(failure)
         super()._raise_where(claim, violation)
 
@@ -382,21 +392,22 @@ class Recording(Paths):
 
         def recorded() -> None:
             body()
-            self._covered.append(self._here())
+            self._covered.append(self._path_condition())
 
         self.explore(recorded)
-        failures = [(label, z3.Or(*each)) for label, each in self._failures.items()]
-        failures.append(("another path", z3.Not(z3.Or(*self._covered))))
+        failures = [(label, z3.Or(terms)) for label, terms in self._failures.items()]
+        failures.append(("another path", z3.Not(z3.Or(self._covered))))
         return theorem(name, self._hypotheses.values(), failures)
 
 
 def theorem(name: str, hypotheses: Iterable[Any], failures: Sequence[tuple[str, Any]]) -> Theorem:
     """The theorem that none of the failures, z3 terms with a label each, can happen."""
-    given = list(hypotheses)
-    constants = _constants([*given, *(term for _, term in failures)])
+    assumptions = list(hypotheses)
+    constants = _constants(assumptions + [term for _, term in failures])
     lines = [f"; {name}", "; cvc5 needs --incremental", "(set-logic ALL)"]
-    lines += [f"(declare-fun {each.sexpr()} () {each.sort().sexpr()})" for each in constants]
-    lines += [f"(assert {term.sexpr()})" for term in given]
+    for constant in constants:
+        lines.append(f"(declare-fun {constant.sexpr()} () {constant.sort().sexpr()})")
+    lines += [f"(assert {term.sexpr()})" for term in assumptions]
     lines += ["; the hypotheses can hold: sat", "(check-sat)"]
     for label, term in failures:
         lines += [f"; {label}: unsat", "(push 1)", f"(assert {z3.simplify(term).sexpr()})"]
@@ -406,15 +417,15 @@ def theorem(name: str, hypotheses: Iterable[Any], failures: Sequence[tuple[str, 
 
 def _constants(terms: Sequence[Any]) -> list[Any]:
     """Every unknown in the terms, once, by name."""
-    found: dict[str, Any] = {}
-    seen: set[int] = set()
+    constants: dict[str, Any] = {}
+    visited: set[int] = set()
     waiting = list(terms)
     while waiting:
         term = waiting.pop()
-        if term.get_id() in seen:
+        if term.get_id() in visited:
             continue
-        seen.add(term.get_id())
+        visited.add(term.get_id())
         if z3.is_const(term) and term.decl().kind() == z3.Z3_OP_UNINTERPRETED:
-            found[term.sexpr()] = term
+            constants[term.sexpr()] = term
         waiting += term.children()
-    return [found[name] for name in sorted(found)]
+    return [constants[name] for name in sorted(constants)]

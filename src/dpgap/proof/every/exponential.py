@@ -27,7 +27,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpgap.exact.parameters import altered
 from dpgap.mechanisms import top_k
@@ -35,62 +35,67 @@ from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.proof.checker import alignment
-from dpgap.proof.checker.alignment import Draws, Given, Replayed, Source, collect
-from dpgap.proof.checker.numbers import Violation, form_of
+from dpgap.proof.checker.alignment import Draws, NoiseSource, ReadOnly, Replayed, collect
+from dpgap.proof.checker.numbers import Affine, Violation, form_of
 from dpgap.proof.checker.proving import DIRECTIONS, GENERAL, Theorem
 from dpgap.proof.every import few_answers
-from dpgap.proof.every.few_answers import FEW, Make, recording
+from dpgap.proof.every.few_answers import FEW, KnownNumbers, Make, recording
 from dpgap.proof.every.memory import require_uniform
 
+if TYPE_CHECKING:
+    from dpgap.proof.checker.symbolic import Recording
 
-def prove_one_sided(made: Make, kind: str, few: Sequence[tuple[int, int]] = FEW) -> list[Theorem]:
+
+def prove_one_sided(make: Make, kind: str, sizes: Sequence[tuple[int, int]] = FEW) -> list[Theorem]:
     """The theorems about a ranking; raises a violation if something does not hold."""
-    few_answers.require_scales(made)
-    sample = made(k=1)
+    few_answers.require_scales(make)
+    sample = make(k=1)
     require_uniform(type(sample))
     few_answers.require_restriction(altered(sample, monotonic=False))
-    for answers, moves, noise in _numbers(_MANY):
-        neighbour, falls = _moved(answers, moves, 1)
+    for numbers in _known_numbers(_MANY):
+        levels = Levels(numbers.answers, _falls(numbers.moves, 1), numbers.noise)
         for winner in range(_MANY):
-            won, given = (winner,), (answers, falls, noise)
-            _require_by_extremes(sample, (answers, neighbour), given, won, (won, None))
-    return [prove_falls(sample, kind), *_prove_of_any(sample, few)]
+            output = ((winner,), None)
+            _require_by_extremes(sample, numbers, levels, (winner,), output)
+    return [prove_falls(sample, kind), *_prove_of_any(sample, sizes)]
 
 
-def prove_joint(made: Make, kind: str) -> list[Theorem]:
+def prove_joint(make: Make, kind: str) -> list[Theorem]:
     """The theorems about Joint Top-K: half-margins, and Noisy Max over them."""
-    sample = made(k=1)
+    sample = make(k=1)
     if sample.rise != farthest_move(kind):
         raise Violation("range", "falls must be taken from the farthest rise of half-margins")
     require_uniform(type(sample))
     over_sets = sample.over_sets
     few_answers.require_restriction(altered(over_sets, monotonic=False))
-    _require_joint(made)
-    same = [_prove_same(made(k=k), _over_sets, 3) for k in (1, 2)]
-    return [*prove_half_margins(made, kind), *same, *_prove_of_any(over_sets, few_answers.ONE_WINS)]
+    _require_joint(make)
+    theorems = prove_half_margins(make, kind)
+    theorems += [_prove_same(make(k=k), _over_sets, 3) for k in (1, 2)]
+    return theorems + _prove_of_any(over_sets, few_answers.ONE_WINS)
 
 
-def prove_hybrid(made: Make, kind: str) -> list[Theorem]:
+def prove_hybrid(make: Make, kind: str) -> list[Theorem]:
     """The theorems about Hybrid Top-K: a ranking in which the threshold loses, or cuts."""
-    few_answers.require_scales(made)
-    sample = made(k=1)
+    few_answers.require_scales(make)
+    sample = make(k=1)
     require_uniform(type(sample))
     few_answers.require_restriction(altered(sample.without_line, monotonic=False))
-    _require_hybrid(made)
-    cut = prove_cut(replace(sample.law, scale=Fraction(1)), top_k.shift_of.__code__)
-    same = [_prove_same(made(k=k), _with_threshold, 3) for k in (1, 2)]
-    falls = prove_falls(sample.without_line, kind)
-    return [falls, cut, *same, *_prove_of_any(sample.without_line, FEW)]
+    _require_hybrid(make)
+    law = replace(sample.law, scale=Fraction(1))
+    theorems = [prove_falls(sample.without_line, kind), prove_cut(law, top_k.shift_of.__code__)]
+    theorems += [_prove_same(make(k=k), _with_threshold, 3) for k in (1, 2)]
+    return theorems + _prove_of_any(sample.without_line, FEW)
 
 
-def _prove_of_any(sample: NoisyTopK, few: Sequence[tuple[int, int]]) -> list[Theorem]:
+def _prove_of_any(sample: NoisyTopK, sizes: Sequence[tuple[int, int]]) -> list[Theorem]:
     """The theorems that hold for all answers and moves; proved once for the same code."""
     law = replace(sample.law, scale=Fraction(1))
-    shifting = [getattr(top_k, name).__code__ for name in _SHIFTING]
-    named = [prove_named(law, losers, *shifting) for losers in (0, 3)]
+    code = tuple(getattr(top_k, name).__code__ for name in _SHIFTING)
+    theorems = [prove_named(law, losers, code) for losers in (0, 3)]
     run: Any = type(sample).run
-    kept = [prove_kept(sample, each, sample.law, run.__code__) for each in few]
-    return [*named, *kept]
+    for winners, losers in sizes:
+        theorems.append(prove_kept(sample, winners, losers, (sample.law, run.__code__)))
+    return theorems
 
 
 # --------------------------------------------------------------------------------------------------
@@ -100,17 +105,21 @@ def _prove_of_any(sample: NoisyTopK, few: Sequence[tuple[int, int]]) -> list[The
 def prove_falls(sample: NoisyTopK, kind: str) -> Theorem:
     """Each answer falls behind the rise by 0 at least, and by the noise's scale for one winner."""
     judge = recording(None, ties=True)
-    answer, rest, others = map(judge.unknown, ("answer", "rest", "others_move"))
-    move = judge.between("move", *DIRECTIONS[kind])
+    answer = judge.unknown("answer")
+    other_answers = judge.unknown("rest")
+    low, high = DIRECTIONS[kind]
+    move = judge.between("move", low, high)
+    move_of_others = judge.unknown("others_move")
     if kind != GENERAL:  # all move the same way
-        judge.given(others >= 0 if DIRECTIONS[kind][1] else others <= 0)
-    most = sample.law.scale * sample.epsilon / sample.k / sample.sensitivity
+        judge.assume_everywhere(move_of_others >= 0 if high else move_of_others <= 0)
+    limit = sample.law.scale * sample.epsilon / sample.k / sample.sensitivity
     beyond = Violation("range", "an answer can fall behind by less than 0 or too much")
 
     def on_path() -> None:
-        rise = sample.rise(answer + rest, answer + move + rest + others)
+        sum_before = answer + other_answers
+        rise = sample.rise(sum_before, answer + move + other_answers + move_of_others)
         judge.require(rise - move >= 0, beyond)
-        judge.require(rise - move <= most, beyond)
+        judge.require(rise - move <= limit, beyond)
 
     return judge.proved(f"{type(sample).__name__}, how far answers fall behind, {kind}", on_path)
 
@@ -119,72 +128,84 @@ _SHIFTING = ("extremes", "extremes_undone", "_distances", "_settled", "shift_of"
 
 
 @lru_cache(maxsize=64)
-def prove_named(law: Any, losers: int, *_: object) -> Theorem:
+def prove_named(law: Any, losers: int, code: tuple[Any, ...] = ()) -> Theorem:
     """The alignment of three winners, and of three losers or none, whatever their numbers are.
 
     Winners 0 and 1 have the least noise before and after each makes up for its fall; losers 3 and 4
-    are the best before and after.
+    are the best before and after. `code` is that of the functions, which are looked up again.
     """
     judge = recording(None, ties=True)  # entries may coincide
-    places, winners = range(3 + losers), (0, 1, 2)
-    answers = [judge.unknown(f"q{i}") for i in places]
-    falls = [judge.between(f"fall{i}", 0, 1) for i in places]
+    entries = range(3 + losers)
+    winners = (0, 1, 2)
+    answers = [judge.unknown(f"q{i}") for i in entries]
+    falls = [judge.between(f"fall{i}", 0, 1) for i in entries]
     functions = alignment.Functions()
 
     def unalign(answers: Any, _: Any, noise: Any, winners: Any) -> list[Any]:
         """The inverse: the shipped functions, on what they may see."""
-        by = top_k.extremes_undone(answers, falls, noise, winners)
-        return [-top_k.shift_of(i, falls, winners, by) for i in places]
+        extremes = top_k.extremes_undone(answers, falls, noise, winners)
+        return [-top_k.shift_of(i, falls, winners, extremes) for i in entries]
 
     def on_path() -> None:
         draws = Draws(judge, [], [])
-        noise = [draws.draw(law) for _ in places]
+        noise = [draws.draw(law) for _ in entries]
         noisy = [answer + value for answer, value in zip(answers, noise, strict=True)]
         for i in winners:
             judge.assume(noise[i] >= noise[0])
             judge.assume(noise[i] + falls[i] >= noise[1] + falls[1])
-        for i in places[3:]:
+        for i in entries[3:]:
             judge.assume(noisy[i] <= noisy[3])
             judge.assume(noisy[i] - falls[i] <= noisy[4] - falls[4])
         judge.begin("align")
-        by = top_k.extremes(answers, falls, noise, winners)
-        shifts = [top_k.shift_of(i, falls, winners, by) for i in places]
-        skeleton = alignment.take_apart(winners)[0]
-        made = alignment.Trial(answers, answers, draws, winners, skeleton, [], shifts, [], [])
+        extremes = top_k.extremes(answers, falls, noise, winners)
+        shifts = [top_k.shift_of(i, falls, winners, extremes) for i in entries]
+        skeleton, _ = alignment.take_apart(winners)
+        path = alignment.Trial(answers, answers, draws, winners, skeleton, [], shifts, [], [])
         alignment.require_supported(draws, shifts)
-        after = [value - fall + s for value, fall, s in zip(noisy, falls, shifts, strict=True)]
-        # Winners come down alike, as the best loser does, and no loser stays above it.
-        apart = Violation("output", "winners and the best loser do not come down together")
-        drop = noisy[0] - after[0]
-        for i in (1, 2):
-            judge.require_zero(noisy[i] - after[i] - drop, apart)
-        if losers:
-            level = noisy[3] - drop
-            for each in after[3:]:
-                judge.require(each <= level, apart)
-            if after[3] < level:
-                judge.require(after[4] >= level, apart)
-        # Each winner costs at most 1, one of them with the raised loser; other losers nothing.
-        over = Violation("cost", "a winner can cost more than its part")
-        for i in winners:
-            judge.require_at_most([law], [shifts[i]], 1, over)
-        if losers:
-            judge.require_at_most([law, law], [shifts[1], shifts[3]], 1, over)
-        for shift in shifts[4:]:
-            if form_of(shift) != ({}, 0):
-                judge.require(False, over)
-        back = SimpleNamespace(unalign=unalign)
-        made.told.append(alignment.require_undone(back, made, judge))
-        functions.add(made)
+        after = [noisy[i] - falls[i] + shifts[i] for i in entries]
+        _require_down_together(judge, noisy, after)
+        _require_parts(judge, law, shifts)
+        inverse = SimpleNamespace(unalign=unalign)
+        path.calls.append(alignment.require_undone(inverse, path, judge))
+        functions.add(path)
 
     return judge.proved(f"one-sided noise, {law.name}, three winning, {losers} losing", on_path)
 
 
+def _require_down_together(
+    judge: "Recording", noisy: Sequence[Affine], after: Sequence[Affine]
+) -> None:
+    """Winners come down alike, as the best loser does, and no loser stays above it."""
+    apart = Violation("output", "winners and the best loser do not come down together")
+    drop = noisy[0] - after[0]
+    for i in (1, 2):
+        judge.require_zero(noisy[i] - after[i] - drop, apart)
+    if len(noisy) > 3:
+        level = noisy[3] - drop
+        for loser_after in after[3:]:
+            judge.require(loser_after <= level, apart)
+        if after[3] < level:
+            judge.require(after[4] >= level, apart)
+
+
+def _require_parts(judge: "Recording", law: Any, shifts: Sequence[Any]) -> None:
+    """Each winner costs at most 1, one of them with the raised loser; other losers nothing."""
+    over = Violation("cost", "a winner can cost more than its part")
+    for shift in shifts[:3]:
+        judge.require_at_most([law], [shift], 1, over)
+    if len(shifts) > 3:
+        judge.require_at_most([law, law], [shifts[1], shifts[3]], 1, over)
+    for shift in shifts[4:]:
+        if form_of(shift) != ({}, 0):
+            judge.require(False, over)
+
+
 @lru_cache(maxsize=16)
-def prove_cut(law: Any, *_: object) -> Theorem:
+def prove_cut(law: Any, code: Any = None) -> Theorem:
     """Where the threshold, entry 2, cuts: it and the winners 0 and 1 stay, and no loser rises.
 
-    Each of these costs at most 1. Shifts depend on no noise, so they are acyclic.
+    Each of these costs at most 1. Shifts depend on no noise, so they are acyclic. `code` is that of
+    the function, which is looked up again.
     """
     judge = recording(None, ties=True)
     falls = [judge.between(f"fall{i}", 0, 1) for i in range(4)]
@@ -196,46 +217,50 @@ def prove_cut(law: Any, *_: object) -> Theorem:
             draws.draw(law)
             moved = Violation("output", "winners or the threshold do not stay, or a loser rises")
             judge.require(shift - fall <= 0, moved)
-            if i < 3:
+            stays = i < 3
+            if stays:
                 judge.require(shift - fall >= 0, moved)
             over = Violation("cost", "a draw can cost more than its part")
-            judge.require_at_most([law], [shift], 1 if i < 3 else 0, over)
+            judge.require_at_most([law], [shift], int(stays), over)
         alignment.require_supported(draws, shifts)
 
     return judge.proved(f"one-sided noise, {law.name}, the line cuts", on_path)
 
 
 @lru_cache(maxsize=64)
-def prove_kept(sample: NoisyTopK, few: tuple[int, int], *_: object) -> Theorem:
-    """The output is the same if winners, and the best loser's level, move by the same amount."""
-    winners, losers = few
+def prove_kept(sample: NoisyTopK, winners: int, losers: int, code: tuple[Any, ...] = ()) -> Theorem:
+    """The output is the same if winners, and the best loser's level, move by the same amount.
+
+    `code` is that of the program, which is looked up again.
+    """
     program = altered(sample, k=winners)
     judge = recording(None, ties=False)
-    places = range(winners + losers)
-    answers = [judge.unknown(f"q{i}") for i in places]
-    neighbour = [judge.unknown(f"p{i}") for i in places]
-    below = [judge.unknown(f"below{i}") for i in places]
-    for each in below:
-        judge.given(each >= 0)
+    indices = range(winners + losers)
+    answers = [judge.unknown(f"q{i}") for i in indices]
+    neighbour = [judge.unknown(f"p{i}") for i in indices]
+    below = [judge.unknown(f"below{i}") for i in indices]
+    for distance in below:
+        judge.assume_everywhere(distance >= 0)
     moved = judge.unknown("moved")
 
     def on_path() -> None:
         draws = Draws(judge, [], [])
-        said = collect(program.run(Given(answers), Source(draws)))
+        output = collect(program.run(ReadOnly(answers), NoiseSource(draws)))
         noisy = [answer + value for answer, value in zip(answers, draws.values, strict=True)]
-        lost = [i for i in places if i not in said[0]]
-        level = max(noisy[i] for i in lost) if lost else 0
-        best = next((i for i in lost[:-1] if judge.unknown(f"t{i}") < 0), lost[-1] if lost else 0)
-        after = [
-            noisy[i] + moved if i not in lost else level + moved - (0 if i == best else below[i])
-            for i in places
-        ]
-        shifts = [a - p - value for a, p, value in zip(after, neighbour, draws.values, strict=True)]
-        again = Replayed(draws.laws, alignment.moved(draws.values, shifts), [])
-        same = collect(program.run(Given(neighbour), Source(again)))
-        alignment.require_same_output(said, same, judge)
-        one_each = draws.laws == [program.law] * len(places) and len(again.taken) == len(places)
-        judge.require(one_each, Violation("draws", "there must be one draw for each answer"))
+        after = [value + moved for value in noisy]
+        lost = [i for i in indices if i not in output[0]]
+        if lost:
+            level = max(noisy[i] for i in lost) + moved
+            best = next((i for i in lost[:-1] if judge.unknown(f"t{i}") < 0), lost[-1])
+            for i in lost:
+                after[i] = level if i == best else level - below[i]
+        shifts = [after[i] - neighbour[i] - draws.values[i] for i in indices]
+        replayed = Replayed(draws.laws, alignment.moved(draws.values, shifts), [])
+        same = collect(program.run(ReadOnly(neighbour), NoiseSource(replayed)))
+        alignment.require_same_output(output, same, judge)
+        expected_laws = [program.law] * len(indices)
+        is_one_each = draws.laws == expected_laws and len(replayed.drawn_laws) == len(indices)
+        judge.require(is_one_each, Violation("draws", "there must be one draw for each answer"))
 
     name = f"{type(sample).__name__} says the same, {winners} winning, {losers} losing"
     return judge.proved(name, on_path)
@@ -251,8 +276,8 @@ def _prove_same(mechanism: Any, other: Callable[..., Any], n: int) -> Theorem:
 
     def on_path() -> None:
         draws = Draws(judge, [], [])
-        said = collect(program.run(Given(answers), Source(draws)))
-        alignment.require_same_output(said, other(program, answers, draws), judge)
+        output = collect(program.run(ReadOnly(answers), NoiseSource(draws)))
+        alignment.require_same_output(output, other(program, answers, draws), judge)
 
     name = type(mechanism).__name__
     return judge.proved(f"{name} is a noisy top-k, {n} answers, k = {mechanism.k}", on_path)
@@ -261,20 +286,20 @@ def _prove_same(mechanism: Any, other: Callable[..., Any], n: int) -> Theorem:
 def _over_sets(program: JointTopK, answers: Any, draws: Draws) -> Any:
     """The output of Noisy Max over half-margins."""
     sets = list(itertools.combinations(range(len(answers)), program.k))
-    margins = [program.half_margin(answers, each) for each in sets]
-    again = Source(Replayed(draws.laws, draws.values, []))
-    ((winner,), (lead,)) = program.over_sets.run(margins, again)
+    margins = [program.half_margin(answers, members) for members in sets]
+    replayed = NoiseSource(Replayed(draws.laws, draws.values, []))
+    ((winner,), (lead,)) = program.over_sets.run(margins, replayed)
     return sets[winner], lead
 
 
 def _with_threshold(program: HybridTopK, answers: Any, draws: Draws) -> Any:
     """The output of Noisy Top-K with the threshold as an answer, cut at k or at the threshold."""
-    again = Source(Replayed(draws.laws, draws.values, []))
-    every = altered(program.without_line, k=len(answers) + 1)
-    winners, leads = every.run((*answers, program.threshold), again)
+    replayed = NoiseSource(Replayed(draws.laws, draws.values, []))
+    full_ranking = altered(program.without_line, k=len(answers) + 1)
+    winners, leads = full_ranking.run((*answers, program.threshold), replayed)
     end = min(program.k, winners.index(len(answers)))
-    over = (*leads, 0)[end]
-    return winners[:end], tuple(lead - over for lead in leads[:end])
+    lead_of_end = leads[end] if end < len(leads) else 0
+    return winners[:end], tuple(lead - lead_of_end for lead in leads[:end])
 
 
 # --------------------------------------------------------------------------------------------------
@@ -284,66 +309,80 @@ def _with_threshold(program: HybridTopK, answers: Any, draws: Draws) -> Any:
 _MANY = 4
 
 
-def _moved(answers: Any, moves: Any, rise: Any) -> tuple[list[Any], list[Any]]:
-    """The neighbour, and how far each answer falls behind the rise."""
-    neighbour = [answer + move for answer, move in zip(answers, moves, strict=False)]
-    return neighbour, [rise - move for _, move in zip(answers, moves, strict=False)]
+class Levels(NamedTuple):
+    """What competes in a ranking: its numbers, how far each falls behind the rise, and noise."""
+
+    values: Sequence[Any]
+    falls: Sequence[Any]
+    noise: Sequence[Any]
 
 
-def _require_joint(made: Make) -> None:
-    for k, (every, moves, noise) in itertools.product((1, 2, 3), _numbers(6)):
-        mechanism, answers = made(k=k), every[:_MANY]
-        neighbour, _ = _moved(answers, moves, 0)
+def _falls(moves: Sequence[Fraction], rise: int) -> list[Fraction]:
+    """How far each answer falls behind the rise."""
+    return [rise - move for move in moves]
+
+
+def _require_joint(make: Make) -> None:
+    for k, numbers in itertools.product((1, 2, 3), _known_numbers(6)):
+        mechanism = make(k=k)
+        small = numbers.at(range(_MANY), range(6))
         sets = list(itertools.combinations(range(_MANY), k))
-        before, after = (
-            [mechanism.half_margin(side, each) for each in sets] for side in (answers, neighbour)
-        )
+        before = [mechanism.half_margin(small.answers, members) for members in sets]
+        after = [mechanism.half_margin(small.neighbour, members) for members in sets]
         falls = [mechanism.rise + old - new for old, new in zip(before, after, strict=True)]
-        for winner in range(len(sets)):
-            sides, given = (answers, neighbour), (before, falls, noise[: len(sets)])
-            _require_by_extremes(mechanism, sides, given, (winner,), (sets[winner], None))
+        levels = Levels(before, falls, small.noise[: len(sets)])
+        for winner, members in enumerate(sets):
+            _require_by_extremes(mechanism, small, levels, (winner,), (members, None))
 
 
-def _require_hybrid(made: Make) -> None:
-    for k, (every, moves, noise) in itertools.product((1, 2, 3), _numbers(_MANY + 1)):
-        mechanism, answers = made(k=k), every[:_MANY]
-        neighbour, falls = _moved(answers, moves, 1)
-        given = (*answers, mechanism.threshold), (*falls, 1), noise
+def _require_hybrid(make: Make) -> None:
+    for k, numbers in itertools.product((1, 2, 3), _known_numbers(_MANY + 1)):
+        mechanism = make(k=k)
+        small = numbers.at(range(_MANY), range(_MANY + 1))
+        levels = Levels(
+            [*small.answers, mechanism.threshold], [*_falls(small.moves, 1), 1], small.noise
+        )
         for winners in itertools.combinations(range(_MANY), k):
-            sides, few = (answers, neighbour), winners[1:]
-            _require_by_extremes(mechanism, sides, given, winners, (winners, None))
-            _require_by_extremes(mechanism, sides, given, (*few, _MANY), (few, None))
-        parts = [mechanism.spent(r) * k / mechanism.epsilon for r in range(k + 1)]
+            _require_by_extremes(mechanism, small, levels, winners, (winners, None))
+            fewer = winners[1:]
+            _require_by_extremes(mechanism, small, levels, (*fewer, _MANY), (fewer, None))
+        parts = [mechanism.spent(count) * k / mechanism.epsilon for count in range(k + 1)]
         if parts != [*range(1, k + 1), k]:
             raise Violation("budget", "there must be a part for each answer and the threshold")
 
 
-def _numbers(count: int) -> list[tuple[list[Fraction], list[Fraction], list[Fraction]]]:
-    return [
-        (
-            [Fraction(start * (at + 1) % 7) for at in range(count)],
-            [Fraction((start + 3 * at) % 5, 4) for at in range(count)],
-            [Fraction((start * start + 5 * at) % 11) for at in range(count)],
-        )
-        for start in range(1, 12)
-    ]
+def _known_numbers(count: int) -> list[KnownNumbers]:
+    return [_numbers_from(start, count) for start in range(1, 12)]
+
+
+def _numbers_from(start: int, count: int) -> KnownNumbers:
+    return KnownNumbers(
+        [Fraction(start * (index + 1) % 7) for index in range(count)],
+        [Fraction((start + 3 * index) % 5, 4) for index in range(count)],
+        [Fraction((start * start + 5 * index) % 11) for index in range(count)],
+    )
 
 
 def _require_by_extremes(
-    mechanism: Any, sides: tuple[Any, Any], given: tuple[Any, ...], shifted: Any, output: Any
+    mechanism: Any, numbers: KnownNumbers, levels: Levels, shifted: Any, output: Any
 ) -> None:
     """Raise a violation unless shifts are those of the extremes, and `unalign` undoes them.
 
     `shifted` are the winners, or where the threshold cut the ranking the winners and the threshold.
     """
-    levels, falls, noise = given
-    cut = len(shifted) > len(output[0])
-    by = top_k.STAYING if cut else top_k.extremes(levels, falls, noise, shifted)
-    shifts = [top_k.shift_of(i, falls, shifted, by) for i in range(len(falls))]
+    wrong = Violation("restriction", "an alignment is not that of a noisy top-k")
+    values, falls, noise = levels
+    extremes = top_k.STAYING
+    is_cut = len(shifted) > len(output[0])
+    if not is_cut:
+        extremes = top_k.extremes(values, falls, noise, shifted)
+    shifts = [top_k.shift_of(i, falls, shifted, extremes) for i in range(len(falls))]
+    if list(mechanism.align(numbers.answers, numbers.neighbour, noise, output)) != shifts:
+        raise wrong
     after = [value + shift for value, shift in zip(noise, shifts, strict=True)]
-    same = list(mechanism.align(*sides, noise, output)) == shifts
-    if not same or list(mechanism.unalign(*sides, after, output)) != [-by for by in shifts]:
-        raise Violation("restriction", "an alignment is not that of a noisy top-k")
+    back = mechanism.unalign(numbers.answers, numbers.neighbour, after, output)
+    if list(back) != [-shift for shift in shifts]:
+        raise wrong
 
 
 # --------------------------------------------------------------------------------------------------
@@ -359,33 +398,35 @@ def farthest_move(kind: str) -> Fraction:
     return Fraction(1) if kind == GENERAL else Fraction(1, 2)
 
 
-_FEW = ((1, 1), (1, 2), (2, 1), (2, 2))
+_SIZES = ((1, 1), (1, 2), (2, 1), (2, 2))
 """Inside and outside."""
 
 
-def prove_half_margins(made: Make, kind: str) -> list[Theorem]:
+def prove_half_margins(make: Make, kind: str) -> list[Theorem]:
     """Half-margins move within a range that the noise is large enough for."""
     far = farthest_move(kind)
     for k, epsilon, delta in ((1, 1, 1), (2, 1, 3), (5, Fraction(7, 3), 2)):
-        mechanism = made(k=k, epsilon=epsilon, sensitivity=delta)
+        mechanism = make(k=k, epsilon=epsilon, sensitivity=delta)
         if mechanism.law.scale * mechanism.epsilon != 2 * far * delta:
             raise Violation("budget", "the scale of the noise must not depend on k")
-    return [prove_range(made(k=few[0]), few, kind, -far, far) for few in _FEW]
+    return [
+        prove_range(make(k=inside), (inside, outside), kind, -far, far)
+        for inside, outside in _SIZES
+    ]
 
 
 def prove_range(
-    mechanism: Any, few: tuple[int, int], kind: str, low: Fraction, high: Fraction
+    mechanism: Any, size: tuple[int, int], kind: str, low: Fraction, high: Fraction
 ) -> Theorem:
     """Half-margins of so many answers in a set, and so many outside, move within this range."""
-    inside, outside = few
+    inside, outside = size
     judge = recording(None, ties=True)
     answers, _, neighbour = judge.neighbours(inside + outside, DIRECTIONS[kind])
     beyond = Violation("range", f"a half-margin can move beyond {low}Δ or {high}Δ")
 
     def on_path() -> None:
-        before, after = (
-            mechanism.half_margin(side, range(inside)) for side in (answers, neighbour)
-        )
+        before = mechanism.half_margin(answers, range(inside))
+        after = mechanism.half_margin(neighbour, range(inside))
         judge.require(after - before >= low, beyond)
         judge.require(after - before <= high, beyond)
 

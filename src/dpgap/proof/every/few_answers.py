@@ -35,7 +35,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpgap.exact.laws import Scalar
 from dpgap.exact.parameters import altered
@@ -70,15 +70,15 @@ def _prove_few(
     n: int,
     kind: str,
     allowed: Exact | None,
-    settled: Callable[[Trial], bool],
+    is_in_order: Callable[[Trial], bool],
     *,
     ties: bool = False,
 ) -> Theorem:
     """The theorem that the program on n answers costs at most `allowed`; raises a violation.
 
     It calls `run`, `align` and `run` again, as the checker does (`checker.alignment`), and writes
-    everything down. `settled` says whether the shifts of a path depend on noise in an order that
-    holds for every n.
+    everything down. `is_in_order` says whether the shifts of a path depend on noise in an order
+    that holds for every n.
     """
     judge = recording(allowed, ties=ties)
     answers, _, neighbour = judge.neighbours(n, DIRECTIONS[kind])
@@ -86,13 +86,14 @@ def _prove_few(
     functions = Functions()
 
     def on_path() -> None:
-        made = trial(program, answers, neighbour, judge)
-        functions.add(made)
-        laws.extend(made.draws.laws if not laws else [])
+        path = trial(program, answers, neighbour, judge)
+        functions.add(path)
+        if not laws:
+            laws.extend(path.draws.laws)
         uneven = Violation("draws", "how many draws are taken must not depend on noise")
-        judge.require(laws == made.draws.laws, uneven)
+        judge.require(laws == path.draws.laws, uneven)
         cyclic = Violation("acyclic", "shifts depend on noise in a way that may be cyclic")
-        judge.require(settled(made), cyclic)
+        judge.require(is_in_order(path), cyclic)
 
     return judge.proved(f"{name}, {kind}", on_path)
 
@@ -110,23 +111,49 @@ class Fixed:
         return next(self.values)
 
 
-def _released(
-    mechanism: Any, values: Any, moves: Any, noise: Any
-) -> tuple[Any, list[Any], list[Any]]:
-    """The output on known noise, the shifts, and the laws that the mechanism drew from."""
-    source = Fixed(iter(noise), [])
-    said = mechanism.run(values, source)
-    neighbour = [value + move for value, move in zip(values, moves, strict=True)]
-    shifts = list(mechanism.align(values, neighbour, noise[: len(source.laws)], said))
-    return said, shifts, source.laws
+class KnownNumbers(NamedTuple):
+    """Known answers, how far each moves on the neighbour, and known noise."""
+
+    answers: Sequence[Fraction]
+    moves: Sequence[Fraction]
+    noise: Sequence[Fraction]
+
+    @property
+    def neighbour(self) -> list[Fraction]:
+        """The answers on the neighbour."""
+        return [answer + move for answer, move in zip(self.answers, self.moves, strict=True)]
+
+    def at(self, indices: Sequence[int], draws: Sequence[int]) -> "KnownNumbers":
+        """Some of the answers, with some of the draws."""
+        return KnownNumbers(
+            [self.answers[index] for index in indices],
+            [self.moves[index] for index in indices],
+            [self.noise[draw] for draw in draws],
+        )
 
 
-def _subsets(most: int, needed: Set[int] = frozenset()) -> Iterator[tuple[int, ...]]:
-    """All subsets of at most `most` of five places that include the needed ones."""
-    for size in range(1, most + 1):
-        for kept in itertools.combinations(range(_MANY), size):
-            if needed <= {*kept}:
-                yield kept
+class KnownRun(NamedTuple):
+    """The output on known numbers, the shifts, and the laws that the mechanism drew from."""
+
+    output: Any
+    shifts: list[Any]
+    laws: list[Any]
+
+
+def _run_on(mechanism: Any, numbers: KnownNumbers) -> KnownRun:
+    source = Fixed(iter(numbers.noise), [])
+    output = mechanism.run(numbers.answers, source)
+    noise = numbers.noise[: len(source.laws)]
+    shifts = mechanism.align(numbers.answers, numbers.neighbour, noise, output)
+    return KnownRun(output, list(shifts), source.laws)
+
+
+def _subsets(size_limit: int, needed: Set[int] = frozenset()) -> Iterator[tuple[int, ...]]:
+    """All subsets of five places that are no larger than this and include the needed ones."""
+    for size in range(1, size_limit + 1):
+        for subset in itertools.combinations(range(_MANY), size):
+            if needed <= set(subset):
+                yield subset
 
 
 # --------------------------------------------------------------------------------------------------
@@ -135,13 +162,13 @@ def _subsets(most: int, needed: Set[int] = frozenset()) -> Iterator[tuple[int, .
 
 FEW = ((1, 0), (2, 0), (3, 0), (1, 1), (1, 2), (2, 1), (2, 2))
 """Winners and losers."""
-ONE_WINS = tuple(each for each in FEW if each[0] == 1)
+ONE_WINS = tuple(sizes for sizes in FEW if sizes[0] == 1)
 
 
-def prove_ranking(made: Make, kind: str, few: Sequence[tuple[int, int]] = FEW) -> list[Theorem]:
+def prove_ranking(make: Make, kind: str, sizes: Sequence[tuple[int, int]] = FEW) -> list[Theorem]:
     """The theorems about few answers; raises a violation if something does not hold."""
-    require_scales(made)
-    return _prove_ranking(made(k=1), kind, few, 1, ties=False)
+    require_scales(make)
+    return _prove_ranking(make(k=1), kind, sizes, 1, ties=False)
 
 
 def prove_known_ranking(
@@ -149,32 +176,35 @@ def prove_known_ranking(
 ) -> list[Theorem]:
     """The same for one mechanism, if only a share of its ε is claimed; without losers all win."""
     _require_scale(mechanism)
-    few = [each for each in FEW if each[0] <= mechanism.k and bool(each[1]) == bool(losers)]
-    return _prove_ranking(mechanism, kind, few, share, ties=ties)
+    sizes = [
+        (few_winners, few_losers)
+        for few_winners, few_losers in FEW
+        if few_winners <= mechanism.k and bool(few_losers) == bool(losers)
+    ]
+    return _prove_ranking(mechanism, kind, sizes, share, ties=ties)
 
 
 def _prove_ranking(
-    sample: Any, kind: str, few: Sequence[tuple[int, int]], share: Exact, *, ties: bool
+    sample: Any, kind: str, sizes: Sequence[tuple[int, int]], share: Exact, *, ties: bool
 ) -> list[Theorem]:
     require_uniform(type(sample))
     require_restriction(sample)
     law = replace(sample.law, scale=sample.law.scale * sample.epsilon / sample.k)
     theorems = []
-    for winners, losers in few:
+    for winners, losers in sizes:
         program = altered(sample, k=winners, law=law)
         name = f"{type(sample).__name__}, {law.name}, {winners} winning, {losers} losing"
-        size = winners + losers
-        allowed = winners * share if size < 4 else None  # two winners cost what each costs alone
-        order = _losers_come_first
-        theorems.append(_prove_few(name, program, size, kind, allowed, order, ties=ties))
+        n = winners + losers
+        allowed = winners * share if n < 4 else None  # two winners cost what each costs alone
+        theorems.append(_prove_few(name, program, n, kind, allowed, _losers_come_first, ties=ties))
     return theorems
 
 
-def require_scales(made: Make) -> None:
+def require_scales(make: Make) -> None:
     """Raise a violation unless the scale is right for all k, ε and sensitivities."""
     for k, epsilon, delta in itertools.product(_SIZES, (1, Fraction(7, 3)), (1, 3)):
-        _require_scale(made(k=k, epsilon=epsilon, sensitivity=delta))
-    on_grid = made(k=3, sensitivity=Fraction(4, 3), grid=Fraction(1, 4))
+        _require_scale(make(k=k, epsilon=epsilon, sensitivity=delta))
+    on_grid = make(k=3, sensitivity=Fraction(4, 3), grid=Fraction(1, 4))
     _require_scale(on_grid.in_steps())
     if on_grid.law.scaled(Fraction(4)) != on_grid.in_steps().law:
         raise Violation("budget", "noise on a grid must be that of the grid's steps")
@@ -190,14 +220,15 @@ def _require_scale(mechanism: Any) -> None:
         raise Violation("budget", "stairs must be as wide as the sensitivity")
 
 
-def _losers_come_first(made: Trial) -> bool:
+def _losers_come_first(path: Trial) -> bool:
     """Whether losers are not shifted, and winners' shifts depend on losers' draws only."""
-    (winners, _), draws = made.output, range(len(made.draws.values))
-    losers = {draw for draw in draws if draw not in winners}
-    needs = [draws_of(shift) for shift in made.shifts]
-    asked: set[int] = set().union(*(about for about, _ in made.questions))
-    still = all(form_of(made.shifts[loser]) == ({}, 0) for loser in losers)
-    return still and all(need <= losers for need in needs) and asked <= losers
+    winners, _ = path.output
+    losers = {draw for draw in range(len(path.shifts)) if draw not in winners}
+    if any(form_of(path.shifts[loser]) != ({}, 0) for loser in losers):
+        return False
+    needs = [draws_of(shift) for shift in path.shifts]
+    needs += [draws for draws, _ in path.questions]
+    return all(draws <= losers for draws in needs)
 
 
 _restricted: set[tuple[Any, ...]] = set()
@@ -210,7 +241,8 @@ def require_restriction(mechanism: Any) -> None:
     For five answers in every order, and every k.
     """
     kind = type(mechanism)
-    code = kind, mechanism.law.signed, kind.run.__code__, kind.align.__code__
+    methods = [getattr(kind, name, None) for name in ("run", "align", "unalign")]
+    code = (kind, mechanism.law.signed, *(getattr(method, "__code__", None) for method in methods))
     if code in _restricted:
         return
     for order in itertools.permutations(range(_MANY)):
@@ -218,42 +250,46 @@ def require_restriction(mechanism: Any) -> None:
         answers = [Fraction(7 * at % 5) for at in range(_MANY)]
         noise = [10 * rank - answer for rank, answer in zip(order, answers, strict=True)]
         for k in range(1, _MANY + 1):
-            _require_ranked(altered(mechanism, k=k), (answers, moves, noise))
+            _require_ranked(altered(mechanism, k=k), KnownNumbers(answers, moves, noise))
     _restricted.add(code)
 
 
-def _require_ranked(mechanism: Any, numbers: Sequence[Sequence[Fraction]]) -> None:
+def _require_ranked(mechanism: Any, numbers: KnownNumbers) -> None:
     winners, leads, shifts = _ranked(mechanism, numbers)
-    answers, moves, noise = numbers
-    losers = [at for at in range(_MANY) if at not in winners]
-    before = [answer + value for answer, value in zip(answers, noise, strict=True)]
-    after = [value + move for value, move in zip(before, moves, strict=True)]
-    deciding = {max(losers, key=side.__getitem__) for side in (before, after) if losers}
-    deciding = deciding or {winners[-1]}
-    if not mechanism.law.signed:  # the least noise, before and after
-        risen = [value - move for value, move in zip(noise, moves, strict=True)]
-        deciding |= {min(winners, key=side.__getitem__) for side in (noise, risen)}
-    for kept in _subsets(_MANY - 1, deciding):
-        fewer = altered(mechanism, k=sum(at in winners for at in kept))
+    for subset in _subsets(_MANY - 1, _deciding(mechanism, numbers, winners)):
+        fewer = altered(mechanism, k=sum(index in winners for index in subset))
         if not fewer.k:
             continue
-        alone = _ranked(fewer, [[side[at] for at in kept] for side in numbers])
-        among = (
-            tuple(kept.index(winner) for winner in winners if winner in kept),
-            [lead for winner, lead in zip(winners, leads, strict=False) if winner in kept],
-            [shifts[at] for at in kept],
+        among_many = (
+            tuple(subset.index(winner) for winner in winners if winner in subset),
+            [lead for winner, lead in zip(winners, leads, strict=False) if winner in subset],
+            [shifts[index] for index in subset],
         )
-        if alone != among:
+        if _ranked(fewer, numbers.at(subset, subset)) != among_many:
             raise Violation("restriction", "few among many are not treated as they are alone")
 
 
-def _ranked(mechanism: Any, numbers: Sequence[Sequence[Fraction]]) -> Any:
-    answers, moves, noise = numbers
-    (winners, leads), shifts, _ = _released(mechanism, answers, moves, noise)
+def _deciding(mechanism: Any, numbers: KnownNumbers, winners: Sequence[int]) -> set[int]:
+    """The answers that decide how others are ranked and shifted."""
+    noisy = [answer + value for answer, value in zip(numbers.answers, numbers.noise, strict=True)]
+    noisy_after = [value + move for value, move in zip(noisy, numbers.moves, strict=True)]
+    losers = [index for index in range(_MANY) if index not in winners]
+    deciding = {winners[-1]}
+    if losers:
+        deciding = {max(losers, key=noisy.__getitem__), max(losers, key=noisy_after.__getitem__)}
+    if not mechanism.law.signed:  # the least noise, before and after
+        risen = [value - move for value, move in zip(numbers.noise, numbers.moves, strict=True)]
+        deciding.add(min(winners, key=numbers.noise.__getitem__))
+        deciding.add(min(winners, key=risen.__getitem__))
+    return deciding
+
+
+def _ranked(mechanism: Any, numbers: KnownNumbers) -> tuple[Any, list[Any], list[Any]]:
+    """The winners, their leads and the shifts; raises a violation if `unalign` does not undo."""
+    (winners, leads), shifts, _ = _run_on(mechanism, numbers)
     if hasattr(mechanism, "unalign"):
-        neighbour = [answer + move for answer, move in zip(answers, moves, strict=True)]
-        shifted = [value + shift for value, shift in zip(noise, shifts, strict=True)]
-        back = mechanism.unalign(answers, neighbour, shifted, (winners, None))
+        shifted = [value + shift for value, shift in zip(numbers.noise, shifts, strict=True)]
+        back = mechanism.unalign(numbers.answers, numbers.neighbour, shifted, (winners, None))
         if [-shift for shift in shifts] != list(back):
             raise Violation("one-to-one", "unalign does not lead back")
     return winners, list(leads or ()), shifts
@@ -263,133 +299,147 @@ def _ranked(mechanism: Any, numbers: Sequence[Sequence[Fraction]]) -> Any:
 # Measurements.
 
 
-def prove_measurement(made: Make, kind: str) -> list[Theorem]:
+def prove_measurement(make: Make, kind: str) -> list[Theorem]:
     """The theorems about few values; raises a violation if something does not hold."""
-    sample = made()
-    joint = isinstance(sample, Joint)  # as much noise for n values; else n times as much
+    sample = make()
     for n, epsilon, delta in itertools.product(_SIZES, (1, Fraction(7, 3)), (1, 3)):
-        mechanism = made(epsilon=epsilon, sensitivity=delta)
-        if mechanism.law(n).scale * mechanism.epsilon != (1 if joint else n) * delta:
+        mechanism = make(epsilon=epsilon, sensitivity=delta)
+        if mechanism.law(n).scale * mechanism.epsilon != _parts_of_epsilon(sample, n) * delta:
             raise Violation("budget", "the scale of the noise does not fit the number of values")
-    on_grid = made(sensitivity=Fraction(4, 3), grid=Fraction(1, 4))
-    if on_grid.law_in_steps(4).scale * on_grid.epsilon != (1 if joint else 4) * 6:
+    on_grid = make(sensitivity=Fraction(4, 3), grid=Fraction(1, 4))
+    if on_grid.law_in_steps(4).scale * on_grid.epsilon != _parts_of_epsilon(sample, 4) * 6:
         raise Violation("budget", "the scale of the noise does not fit the grid")
-    kind_of: Any = type(sample)
-    require_uniform(kind_of)
-    looked_at = ("run", "align", "noise", "law", "cost")
-    code = [getattr(kind_of, each).__code__ for each in looked_at if hasattr(kind_of, each)]
-    few = _require_few_of_many(kind_of, *code)
-    name = kind_of.__name__
+    mechanism_kind: Any = type(sample)
+    require_uniform(mechanism_kind)
+    methods = [
+        getattr(mechanism_kind, method, None)
+        for method in ("run", "align", "noise", "law", "joint_cost")
+    ]
+    code = tuple(method.__code__ for method in methods if method is not None)
+    value_count = _require_few_of_many(mechanism_kind, code)
+    name = mechanism_kind.__name__
     return [
         _prove_few(f"{name}, {n} values", sample, n, kind, sample.epsilon, _is_free_of_noise)
-        for n in range(1, few + 1)
+        for n in range(1, value_count + 1)
     ]
 
 
-def _is_free_of_noise(made: Trial) -> bool:
+def _parts_of_epsilon(mechanism: Any, n: int) -> int:
+    """How many values share ε: one joint noise is for all values together."""
+    return 1 if isinstance(mechanism, Joint) else n
+
+
+def _is_free_of_noise(path: Trial) -> bool:
     """Whether no shift of this path depends on noise."""
-    asked = any(about for about, _ in made.questions)
-    return not asked and not any(map(draws_of, made.shifts))
+    if any(draws for draws, _ in path.questions):
+        return False
+    return not any(map(draws_of, path.shifts))
 
 
 @lru_cache(maxsize=8)
-def _require_few_of_many(kind: Any, *_: object) -> int:
-    """How many values are few: few of five are released, shifted and charged as they are alone."""
-    arguments = {"monotonic": True} if "monotonic" in kind.__slots__ else {}
-    mechanism = kind(1, **arguments)
-    shared = len(_released(mechanism, [0], [0], [Fraction(1)] * 2)[2]) - 1
+def _require_few_of_many(kind: Any, code: tuple[Any, ...]) -> int:
+    """How many values are few: few of five are released, shifted and charged as they are alone.
+
+    This was shown for the `code` of the kind.
+    """
+    mechanism = kind(1, monotonic=True) if "monotonic" in kind.__slots__ else kind(1)
+    zero = [Fraction(0)]
+    draws_of_one = _run_on(mechanism, KnownNumbers(zero, zero, [Fraction(1)] * 2)).laws
+    shared = len(draws_of_one) - 1
     for start, up in itertools.product(range(11), (1, -1)):
         values = [Fraction(start * at % 7) for at in range(_MANY)]
         moves = [up * Fraction((start + 3 * at) % 4, 3) for at in range(_MANY)]
         noise = [Fraction(1 + (start * start + 5 * at) % 11) for at in range(_MANY + shared)]
-        _require_measured(mechanism, shared, values, moves, noise)
+        _require_measured(mechanism, shared, KnownNumbers(values, moves, noise))
     return 2 + shared
 
 
-def _require_measured(mechanism: Any, shared: int, values: Any, moves: Any, noise: Any) -> None:
-    made = _released(mechanism, values, moves, noise)
-    _, shifts, laws = made
-    if laws != [mechanism.law(_MANY)] * len(noise) or len(shifts) != len(noise):
+def _require_measured(mechanism: Any, shared: int, numbers: KnownNumbers) -> None:
+    run = _run_on(mechanism, numbers)
+    noise = numbers.noise
+    if run.laws != [mechanism.law(_MANY)] * len(noise) or len(run.shifts) != len(noise):
         raise Violation("draws", "there must be one draw and one shift for each value")
-    if getattr(laws[0], "dimension", len(noise)) != len(noise):
+    if getattr(run.laws[0], "dimension", len(noise)) != len(noise):
         raise Violation("draws", "joint noise must have a coordinate for each draw")
-    shifted = [value + by for value, by in zip(noise, shifts, strict=True)]
-    largest = max(range(len(noise)), key=lambda at: abs(shifted[at]))
-    moved = next((at for at, move in enumerate(moves) if move), 0)
-    needed = {moved, *([largest - shared] if largest >= shared else [])}
-    for kept in _subsets(2 + shared, needed):
-        places = _require_alone(mechanism, (values, moves, noise), made, kept, shared)
+    shifted = [value + shift for value, shift in zip(noise, run.shifts, strict=True)]
+    largest = max(range(len(noise)), key=lambda draw: abs(shifted[draw]))
+    needed = {next((index for index, move in enumerate(numbers.moves) if move), 0)}
+    if largest >= shared:
+        needed.add(largest - shared)
+    for subset in _subsets(2 + shared, needed):
+        draws = _require_alone(mechanism, numbers, run, subset, shared)
         if isinstance(mechanism, Joint):
             # Few draws that have the largest shifted one cost no less than all.
-            few = [[side[at] for at in places] for side in (noise, shifted)]
-            if mechanism.cost(*few) < mechanism.cost(noise, shifted):
+            few_noise = [noise[draw] for draw in draws]
+            few_shifted = [shifted[draw] for draw in draws]
+            if mechanism.joint_cost(few_noise, few_shifted) < mechanism.joint_cost(noise, shifted):
                 raise Violation("restriction", "few of many values cost less than all")
 
 
 def _require_alone(
-    mechanism: Any, numbers: Sequence[Any], made: Any, kept: Sequence[int], shared: int = 0
+    mechanism: Any, numbers: KnownNumbers, run: KnownRun, subset: Sequence[int], shared: int = 0
 ) -> list[int]:
     """Raise a violation unless some of many are released and shifted as alone; their draws."""
-    places = [*range(shared), *(at + shared for at in kept)]
-    values, moves, noise = (
-        [side[at] for at in some] for side, some in zip(numbers, (kept, kept, places), strict=True)
-    )
-    said, shifts, _ = _released(mechanism, values, moves, noise)
-    if (list(said), shifts) != ([made[0][at] for at in kept], [made[1][at] for at in places]):
+    draws = list(range(shared)) + [index + shared for index in subset]
+    alone = _run_on(mechanism, numbers.at(subset, draws))
+    is_same_output = list(alone.output) == [run.output[index] for index in subset]
+    if not is_same_output or alone.shifts != [run.shifts[draw] for draw in draws]:
         raise Violation("restriction", "few of many are not treated as they are alone")
-    return places
+    return draws
 
 
 # --------------------------------------------------------------------------------------------------
 # Histograms.
 
 
-def prove_histogram(made: Make) -> list[Theorem]:
+def prove_histogram(make: Make) -> list[Theorem]:
     """The theorem about two answers of any number; raises a violation if it does not hold."""
-    sample = made()
+    sample = make()
     require_uniform(type(sample))
     for reach, epsilon, delta in itertools.product((1, 2, 3, 5, 8), (1, Fraction(7, 3)), (1, 3)):
-        mechanism = made(reach=reach, epsilon=epsilon, sensitivity=delta)
+        mechanism = make(reach=reach, epsilon=epsilon, sensitivity=delta)
         law = mechanism.law
         if law.scale * mechanism.epsilon != reach * delta:
             raise Violation("budget", "the scale of the noise does not fit the reach")
         at_one = replace(law, scale=Fraction(1))
         if any(law.cost(move * law.scale) != at_one.cost(move) for move in MOVES):
             raise Violation("budget", "a cost must be inverse to the scale")
-    on_grid = made(reach=2, sensitivity=Fraction(4, 3), grid=Fraction(1, 4))
+    on_grid = make(reach=2, sensitivity=Fraction(4, 3), grid=Fraction(1, 4))
     if on_grid.law_in_steps.scale * on_grid.epsilon != 2 * 6:
         raise Violation("budget", "the scale of the noise does not fit the grid")
     values = [Fraction(7 * at % 5) for at in range(_MANY)]
     moves = [Fraction(3 * at % 5 - 2, 2) for at in range(_MANY)]
     noise = [Fraction(11 * at % 7) for at in range(_MANY)]
-    every = _released(sample, values, moves, noise)
-    for kept in _subsets(_MANY - 1):
-        _require_alone(sample, (values, moves, noise), every, kept)
+    numbers = KnownNumbers(values, moves, noise)
+    run = _run_on(sample, numbers)
+    for subset in _subsets(_MANY - 1):
+        _require_alone(sample, numbers, run, subset)
     return [_prove_histogram(altered(sample, law=replace(sample.law, scale=Fraction(1))))]
 
 
 def _prove_histogram(program: NoisyHistogram) -> Theorem:
     judge = recording(None, ties=True)
-    reach, others = judge.unknown("reach"), judge.unknown("others_size")
+    reach = judge.unknown("reach")
+    others = judge.unknown("others_size")
     answers, moves, neighbour = judge.neighbours(2, (-1, 1))
     sizes = [judge.unknown(f"size{i}") for i in range(2)]
     for move, size in zip(moves, sizes, strict=True):
-        judge.given(size >= move)
-        judge.given(size >= -move)
-    judge.given(others >= 0)
-    judge.given(reach >= 1)
-    judge.given(sizes[0] + sizes[1] + others <= reach)
+        judge.assume_everywhere(size >= move)
+        judge.assume_everywhere(size >= -move)
+    judge.assume_everywhere(others >= 0)
+    judge.assume_everywhere(reach >= 1)
+    judge.assume_everywhere(sizes[0] + sizes[1] + others <= reach)
 
     def on_path() -> None:
-        found = trial(program, answers, neighbour, judge)
-        if found.draws.laws != [program.law] * 2:
+        path = trial(program, answers, neighbour, judge)
+        if path.draws.laws != [program.law] * 2:
             raise Violation("draws", "there must be one draw for each answer")
-        if not _is_free_of_noise(found):
+        if not _is_free_of_noise(path):
             raise Violation("acyclic", "a shift depends on noise")
-        for law, shift, size in zip(found.draws.laws, found.shifts, sizes, strict=True):
+        for law, shift, size in zip(path.draws.laws, path.shifts, sizes, strict=True):
             far = Violation("cost", "a draw costs more than its answer moved")
             judge.require_at_most([law], [shift], size, far)
         over = Violation("cost", "all draws together cost more than the reach")
-        judge.require_at_most(found.draws.laws, found.shifts, reach - others, over)
+        judge.require_at_most(path.draws.laws, path.shifts, reach - others, over)
 
     return judge.proved(f"{type(program).__name__}, any reach, two answers of any number", on_path)

@@ -39,55 +39,62 @@ _NUMBERS = (int, float, complex, str, bytes, Fraction, Decimal, range, type(None
 def require_no_memory(mechanism: Any, methods: tuple[str, ...]) -> None:
     """Raise a violation if these methods could depend on how often they were called."""
     kind = type(mechanism)
-    seen: set[Any] = {vars(base).get("__init__") for base in kind.__mro__}  # it ran before
+    visited: set[Any] = {vars(base).get("__init__") for base in kind.__mro__}  # it ran before
     for name in own_names(mechanism):
-        if not _is_fixed(getattr(mechanism, name), seen):
+        if not _is_fixed(getattr(mechanism, name), visited):
             raise _remembers(f"{kind.__name__} has {name!r}, which can change")
     for name in methods:
-        _require_method(kind, name, seen)
+        _require_method(kind, name, visited)
 
 
-def _require_method(kind: type, name: str, seen: set[Any]) -> None:
+def _require_method(kind: type, name: str, visited: set[Any]) -> None:
     for base in kind.__mro__[:-1]:  # also what a method of the same name may call
-        if name in vars(base) and not _is_fixed(vars(base)[name], seen):
+        if name in vars(base) and not _is_fixed(vars(base)[name], visited):
             raise _remembers(f"{base.__name__} has {name!r}, which can change")
     for function in functions_of(getattr(kind, name, None)):
         for other in names(function.__code__, "ATTR", "METHOD"):
-            if (kind, other) not in seen:
-                seen.add((kind, other))
-                _require_method(kind, other, seen)
+            if (kind, other) not in visited:
+                visited.add((kind, other))
+                _require_method(kind, other, visited)
 
 
-def _is_fixed(value: Any, seen: set[Any]) -> bool:
+def _is_fixed(value: Any, visited: set[Any]) -> bool:
     """Whether a value is immutable, or code without memory."""
     require_from_known_places(value)
     functions = functions_of(value)
     if functions:
         for function in functions:
-            _require_function(function, seen)
-        return _is_fixed(getattr(value, "__self__", None), seen)
-    if isinstance(value, type):  # nothing in the class can change; what it makes is new each time
-        if _is_trusted(value) or value in seen:
-            return True
-        seen.add(value)
-        bases = [base for base in value.__mro__[:-1] if not _is_trusted(base)]
-        return all(_is_fixed(each, seen) for base in bases for each in members(base))
+            _require_function(function, visited)
+        return _is_fixed(getattr(value, "__self__", None), visited)
+    if isinstance(value, type):
+        return _is_fixed_class(value, visited)
     if hasattr(value, "cost") and hasattr(value, "supports"):  # a law is taken at its word
         return True
     if isinstance(value, ModuleType):
         return value.__name__ in _MODULES
-    if not _is_fixed(type(value), seen):
+    if not _is_fixed(type(value), visited):
         return False
     if isinstance(value, tuple | frozenset):
-        return all(_is_fixed(each, seen) for each in value)
+        return all(_is_fixed(item, visited) for item in value)
     if getattr(getattr(value, "__dataclass_params__", None), "frozen", False):
-        return all(_is_fixed(getattr(value, name), seen) for name in own_names(value))
+        return all(_is_fixed(getattr(value, name), visited) for name in own_names(value))
     if isinstance(value, BuiltinFunctionType):
         return value.__module__ in _MODULES
     if isinstance(value, _NUMBERS):
         return True
     wrapped = (getattr(value, name, None) for name in _WRAPPED)
-    return _is_trusted(type(value)) and all(_is_fixed(each, seen) for each in wrapped)
+    return _is_trusted(type(value)) and all(_is_fixed(part, visited) for part in wrapped)
+
+
+def _is_fixed_class(kind: type, visited: set[Any]) -> bool:
+    """Whether nothing in a class can change; what it makes is new each time."""
+    if _is_trusted(kind) or kind in visited:
+        return True
+    visited.add(kind)
+    for base in kind.__mro__[:-1]:
+        if not _is_trusted(base) and not all(_is_fixed(m, visited) for m in members(base)):
+            return False
+    return True
 
 
 def _is_trusted(kind: type) -> bool:
@@ -95,37 +102,39 @@ def _is_trusted(kind: type) -> bool:
     return kind.__module__.partition(".")[0] in _TRUSTED and not mutable
 
 
-def _require_function(function: FunctionType, seen: set[Any]) -> None:
-    if function in seen:
+def _require_function(function: FunctionType, visited: set[Any]) -> None:
+    if function in visited:
         return
-    seen.add(function)
-    name, code = function.__qualname__, function.__code__
+    visited.add(function)
+    name = function.__qualname__
+    code = function.__code__
     if peeks(code):
         raise _remembers(f"{name} can see that it is being proved")
-    if any(
-        each.opname in _STORES
-        or (each.opname.endswith("E_DEREF") and each.argval in code.co_freevars)
-        for each in instructions(code)
-    ):
-        raise _remembers(f"{name} stores something outside its own variables")
-    kept = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    for step in instructions(code):
+        is_outside = step.opname.endswith("E_DEREF") and step.argval in code.co_freevars
+        if step.opname in _STORES or is_outside:
+            raise _remembers(f"{name} stores something outside its own variables")
+    values = list(function.__defaults__ or ())
+    values += (function.__kwdefaults__ or {}).values()
     cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-    kept += [cell.cell_contents for variable, cell in cells if variable != "__class__"]
+    values += [cell.cell_contents for variable, cell in cells if variable != "__class__"]
     for variable in set(names(code, "GLOBAL")):
         if variable in function.__globals__:
-            kept.append(function.__globals__[variable])
+            values.append(function.__globals__[variable])
         elif variable in _REFUSED or not hasattr(builtins, variable):
             raise _remembers(f"{name} uses {variable!r}")
-    if not all(_is_fixed(each, seen) for each in kept):
+    if not all(_is_fixed(value, visited) for value in values):
         raise _remembers(f"{name} reads something that can change")
 
 
 def peeks(code: CodeType) -> bool:
     """Whether code could distinguish numbers from unknowns: by their class, or by try."""
-    attributes = {*names(code, "ATTR", "METHOD")}
-    asked = {name for name in attributes if name.startswith("__")} | (attributes & SEEING)
-    formats = any(each.opname.startswith("FORMAT_") for each in instructions(code))
-    return formats or bool(peeking(code)) or not asked <= {"__getitem__"}
+    if peeking(code) or any(step.opname.startswith("FORMAT_") for step in instructions(code)):
+        return True
+    for name in names(code, "ATTR", "METHOD"):
+        if name in SEEING or (name.startswith("__") and name != "__getitem__"):
+            return True
+    return False
 
 
 def _remembers(message: str) -> Violation:
@@ -151,40 +160,45 @@ def require_uniform(kind: type, name: str = "run") -> None:
     _require(kind, name, getattr(kind, name, None), set())
 
 
-def _require(kind: Any, name: str, found: Any, seen: set[Any]) -> None:
-    if found in seen or not isinstance(found, FunctionType):
+def _require(kind: Any, name: str, method: Any, visited: set[Any]) -> None:
+    if method in visited or not isinstance(method, FunctionType):
         return
-    seen.add(found)
-    code = found.__code__
-    if found.__defaults__ or found.__kwdefaults__ or code.co_freevars or peeks(code):
+    visited.add(method)
+    code = method.__code__
+    if method.__defaults__ or method.__kwdefaults__ or code.co_freevars or peeks(code):
         raise _uneven(f"{name} has defaults or variables from outside, or sees that it is proved")
     for called in names(code, "GLOBAL"):
-        value = found.__globals__.get(called)
+        value = method.__globals__.get(called)
         if isinstance(value, FunctionType) and value.__module__.startswith("dpgap.mechanisms"):
-            _require(kind, called, value, seen)
-        elif called in found.__globals__:
-            law = isinstance(value, type) and value.__module__.startswith("dpgap.exact")
-            if not law and value is not combinations and not isinstance(value, Fraction):
+            _require(kind, called, value, visited)
+        elif called in method.__globals__:
+            is_law = isinstance(value, type) and value.__module__.startswith("dpgap.exact")
+            if not is_law and value is not combinations and not isinstance(value, Fraction):
                 raise _uneven(f"{name} calls more than is known to treat all alike")
         elif called not in _FUNCTIONS:
             raise _uneven(f"{name} calls more than is known to treat all alike")
-    numbers: Counter[Any] = Counter()
-    for each in instructions(code):
-        if each.opname in ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST"):
-            parts = each.argval if isinstance(each.argval, tuple) else (each.argval,)
-            numbers.update(part for part in parts if type(part) in (int, float, complex, tuple))
-        if each.opname == "COMPARE_OP" or "JUMP_IF" in each.opname:
-            raise _uneven(f"{name} compares numbers")
-        if each.opname == "BINARY_OP" and each.argrepr not in _ARITHMETIC:
-            raise _uneven(f"{name} computes with {each.argrepr}")
-        if each.opname.startswith(("STORE_ATTR", "STORE_GLOBAL", "STORE_SUBSCR", "IMPORT")):
-            raise _uneven(f"{name} stores something outside its own variables")
-    if numbers.keys() - {0, 1} or any(times > 1 for times in numbers.values()):
-        raise _uneven(f"{name} has numbers in it that can single out a place")
+    _require_plain(name, code)
     for other in names(code, "ATTR", "METHOD"):
         if not hasattr(kind, other) and other not in _METHODS:
             raise _uneven(f"{name} uses {other!r}")
-        _require(kind, other, getattr(kind, other, None), seen)
+        _require(kind, other, getattr(kind, other, None), visited)
+
+
+def _require_plain(name: str, code: CodeType) -> None:
+    """Raise a violation if code compares, or has numbers that could single out a place."""
+    numbers: Counter[Any] = Counter()
+    for step in instructions(code):
+        if step.opname in ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST"):
+            parts = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+            numbers.update(part for part in parts if type(part) in (int, float, complex, tuple))
+        if step.opname == "COMPARE_OP" or "JUMP_IF" in step.opname:
+            raise _uneven(f"{name} compares numbers")
+        if step.opname == "BINARY_OP" and step.argrepr not in _ARITHMETIC:
+            raise _uneven(f"{name} computes with {step.argrepr}")
+        if step.opname.startswith(("STORE_ATTR", "STORE_GLOBAL", "STORE_SUBSCR", "IMPORT")):
+            raise _uneven(f"{name} stores something outside its own variables")
+    if numbers.keys() - {0, 1} or any(times > 1 for times in numbers.values()):
+        raise _uneven(f"{name} has numbers in it that can single out a place")
 
 
 def _uneven(message: str) -> Violation:

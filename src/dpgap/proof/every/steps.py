@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from operator import attrgetter
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,7 +30,7 @@ from dpgap.exact.parameters import altered
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, Branch, SparseVector
 from dpgap.proof.checker import alignment
 from dpgap.proof.checker import numbers as forms
-from dpgap.proof.checker.alignment import Draws, Replayed, Sealed, Source
+from dpgap.proof.checker.alignment import Draws, NoiseSource, Replayed, Sealed
 from dpgap.proof.checker.numbers import Affine, BadProgram, Exact, Violation, own_names
 from dpgap.proof.checker.proving import DIRECTIONS, GENERAL, Theorem
 from dpgap.proof.every.few_answers import MOVES, Fixed, recording
@@ -63,8 +64,7 @@ class Budget(NamedTuple):
     share: Exact
     capacity: Scalar
     unit: Exact
-    whole: bool = False
-    """Whether units are whole numbers."""
+    has_whole_units: bool = False
 
 
 def prove_steps(mechanism: Any, kind: str, *, ties: bool) -> list[Theorem]:
@@ -75,10 +75,11 @@ def prove_steps(mechanism: Any, kind: str, *, ties: bool) -> list[Theorem]:
     """
     opening = require_fold(mechanism)
     share = forms.exact(mechanism.epsilon) - mechanism.capacity * forms.exact(mechanism.unit)
-    budget = Budget(opening, share, mechanism.capacity, forms.exact(mechanism.unit), whole=True)
+    unit = forms.exact(mechanism.unit)
+    budget = Budget(opening, share, mechanism.capacity, unit, has_whole_units=True)
     judge = recording(forms.exact(mechanism.epsilon), ties=ties)
     judge.step = getattr(mechanism, "grid", None) or 1
-    judge.given_whole(judge.unknown("used"))
+    judge.assume_whole(judge.unknown("used"))
     return [prove_step(type(mechanism).__name__, mechanism, budget, kind, judge)]
 
 
@@ -89,71 +90,102 @@ def prove_step(name: str, program: Any, budget: Budget, kind: str, judge: "Recor
     """
     alignment.require_sound(budget.opening.law, judge)
     used = judge.unknown("used")
-    judge.given(used >= 0)
-    judge.given(used <= budget.capacity)
-    answer, rest, shared = map(judge.unknown, ("answer", "rest", "shared"))
+    judge.assume_everywhere(used >= 0)
+    judge.assume_everywhere(used <= budget.capacity)
+    answer = judge.unknown("answer")
+    other_answers = judge.unknown("rest")
+    shared = judge.unknown("shared")
     delta = forms.exact(getattr(program, "sensitivity", 1))
-    move = judge.between("move", *(delta * end for end in DIRECTIONS[kind]))
-    others = judge.unknown("others_move")
+    low, high = DIRECTIONS[kind]
+    move = judge.between("move", delta * low, delta * high)
+    move_of_others = judge.unknown("others_move")
     if kind != GENERAL:  # all move the same way
-        judge.given(others >= 0 if DIRECTIONS[kind][1] else others <= 0)
+        judge.assume_everywhere(move_of_others >= 0 if high else move_of_others <= 0)
     laws: dict[Any, list[Any]] = {}
 
     def on_path() -> None:
         if used > 0 and not program.live(used):
             return  # the stream has ended
-        rise = program.rise(answer + rest, answer + move + rest + others)
-        # The shared draw is shifted by the rise, which costs its share and keeps its support.
-        opening, by = budget.opening.law, budget.opening.sign * rise
-        over = Violation("cost", "the rise can cost more than its share")
-        judge.require_at_most([opening], [by], budget.share, over)
-        drawn = judge.unknown("shared_draw")
-        judge.assume(opening.supports(drawn))
-        out = Violation("support", "the rise takes noise out of its support")
-        judge.require(opening.supports(drawn + by), out)
+        sum_before = answer + other_answers
+        rise = program.rise(sum_before, answer + move + other_answers + move_of_others)
+        opening_shift = budget.opening.sign * rise
+        _require_opening_paid(budget, opening_shift, judge)
         draws = Draws(judge, [], [])
-        outcome, then = alignment.collect(program.step(used, answer, shared, Source(draws)))
+        outcome, used_after = alignment.collect(
+            program.step(used, answer, shared, NoiseSource(draws))
+        )
         live = program.live(used)
-        told = alignment.take_apart(outcome)[0], live if isinstance(live, int) else bool(live)
-        untold = Violation("draws", "the outcome must tell which draws a step took")
-        judge.require(laws.setdefault(told, draws.laws) == draws.laws, untold)
+        skeleton, _ = alignment.take_apart(outcome)
+        state = skeleton, live if isinstance(live, int) else bool(live)
+        unclear = Violation("draws", "the outcome must tell which draws a step took")
+        judge.require(laws.setdefault(state, draws.laws) == draws.laws, unclear)
         judge.begin("align")
         shifts, counted = program.align_step(used, rise - move, alignment.seal(outcome))
         if len(shifts) != len(draws.values):
             raise BadProgram("align_step must return one shift for every draw of its step")
-        asked = any(about for about, _ in forms.questions_of(judge.transcript))
-        is_free = not asked and not any(map(forms.draws_of, (*shifts, rise)))
-        judge.require(is_free, Violation("acyclic", "a shift depends on noise"))
-        judge.require_steps([*shifts, by])
+        judge.require(
+            _is_free_of_noise(judge, [*shifts, rise]),
+            Violation("acyclic", "a shift depends on noise"),
+        )
+        judge.require_steps([*shifts, opening_shift])
         alignment.require_supported(draws, shifts)
-        _require_paid(draws.laws, shifts, (then - used) * budget.unit, judge)
-        beyond = Violation("cost", "more units are used than there are")
-        judge.require(then <= budget.capacity, beyond)
-        judge.require(then - used >= 0, Violation("cost", "units that are used can be had back"))
-        if budget.whole:
-            broken = Violation("cost", "units that are used must be whole numbers")
-            judge.require_whole(then, broken)
-        again = Replayed(draws.laws, alignment.moved(draws.values, shifts), [])
-        same = alignment.collect(program.step(used, answer + move, shared + rise, Source(again)))
-        alignment.require_same_output((outcome, then), same, judge)
-        other = Violation("output", "align counts other units")
-        judge.require_zero(counted - then + 0 * used, other)
-        again.require_all_taken()
+        _require_paid(draws.laws, shifts, (used_after - used) * budget.unit, judge)
+        _require_units(budget, used, used_after, judge)
+        replayed = Replayed(draws.laws, alignment.moved(draws.values, shifts), [])
+        same = alignment.collect(
+            program.step(used, answer + move, shared + rise, NoiseSource(replayed))
+        )
+        alignment.require_same_output((outcome, used_after), same, judge)
+        miscounted = Violation("output", "align counts other units")
+        judge.require_zero(counted - used_after + 0 * used, miscounted)
+        replayed.require_all_taken()
 
     return judge.proved(f"{name}, {kind}: one step", on_path)
 
 
+def _require_opening_paid(budget: Budget, shift: Affine, judge: "Recording") -> None:
+    """Shifting the shared draw by the rise costs its share at most, and keeps its support."""
+    law = budget.opening.law
+    over = Violation("cost", "the rise can cost more than its share")
+    judge.require_at_most([law], [shift], budget.share, over)
+    draw = judge.unknown("shared_draw")
+    judge.assume(law.supports(draw))
+    unsupported = Violation("support", "the rise takes noise out of its support")
+    judge.require(law.supports(draw + shift), unsupported)
+
+
+def _is_free_of_noise(judge: "Recording", shifts: Sequence[Any]) -> bool:
+    """Whether no shift, and no question of the alignment, depends on noise."""
+    if any(draws for draws, _ in forms.questions_of(judge.transcript)):
+        return False
+    return not any(map(forms.draws_of, shifts))
+
+
+def _require_units(budget: Budget, used: Affine, used_after: Affine, judge: "Recording") -> None:
+    """Units are used up, never given back, and within the budget."""
+    beyond = Violation("cost", "more units are used than there are")
+    judge.require(used_after <= budget.capacity, beyond)
+    given_back = Violation("cost", "units that are used can be had back")
+    judge.require(used_after - used >= 0, given_back)
+    if budget.has_whole_units:
+        broken = Violation("cost", "units that are used must be whole numbers")
+        judge.require_whole(used_after, broken)
+
+
 def _require_paid(laws: Sequence[Any], shifts: Sequence[Scalar], paid: Affine, judge: Any) -> None:
     over = Violation("cost", "the shifts can cost more than the units that are used")
-    moved = [
-        (law, by) for law, by in zip(laws, shifts, strict=True) if isinstance(by, Affine) or by
+    shifted = [
+        (law, shift)
+        for law, shift in zip(laws, shifts, strict=True)
+        if isinstance(shift, Affine) or shift
     ]
-    if not any(isinstance(law, Charged) for law, _ in moved):
-        judge.require_at_most([law for law, _ in moved], [by for _, by in moved], paid, over)
+    if not any(isinstance(law, Charged) for law, _ in shifted):
+        shifted_laws = [law for law, _ in shifted]
+        judge.require_at_most(shifted_laws, [shift for _, shift in shifted], paid, over)
         return
-    judge.require(len(moved) == 1, Violation("cost", "a step shifts more than one draw"))
-    for law, by in moved:  # units times at most 1
-        judge.require_at_most([law.at_one], [by], 1, over)
+    judge.require(len(shifted) == 1, Violation("cost", "a step shifts more than one draw"))
+    for law, shift in shifted:  # units times at most 1
+        judge.require_at_most([law.at_one], [shift], 1, over)
         judge.require(law.units <= paid, over)
 
 
@@ -174,8 +206,14 @@ def _require_paid(laws: Sequence[Any], shifts: Sequence[Scalar], paid: Affine, j
 
 
 _METHODS = (
-    *("run", "step", "rise", "live", "align", "align_step"),
-    *("__getattr__", "__getattribute__"),  # Python calls them
+    "run",
+    "step",
+    "rise",
+    "live",
+    "align",
+    "align_step",
+    "__getattr__",  # Python calls these two
+    "__getattribute__",
 )
 _ALIGNING = {"sum", "zip", "rise", "align_step"}
 _ROUNDS = 4
@@ -187,7 +225,8 @@ class Mark(Sealed):
     __slots__ = ("name", "number")
 
     def __init__(self, name: str, number: int) -> None:
-        self.name, self.number = name, number
+        self.name = name
+        self.number = number
 
     def _when_used(self) -> Violation:
         return _broken(f"the program looks into {self.name}, which only a step may do")
@@ -204,48 +243,54 @@ def require_fold(mechanism: Any) -> Opening:
     return opening
 
 
-class _Heads:
+class RecordedLoop:
     """Items for a loop; at each round the local variables of that loop are recorded.
 
     `done` has one entry for each round that has ended: a loop takes one item for each. Besides
-    marks and numbers, local variables may hold the values in `given`.
+    marks and numbers, local variables may hold the `inputs`.
     """
 
     def __init__(self, items: Sequence[Any], code: CodeType, done: Sequence[Any]) -> None:
-        self.items, self.code, self.done = items, code, done
-        loops = [each.offset for each in forms.instructions(code) if each.opname == "FOR_ITER"]
+        self.items = items
+        self.code = code
+        self.done = done
+        loops = [step.offset for step in forms.instructions(code) if step.opname == "FOR_ITER"]
         _require(len(loops) == 1, f"{code.co_name} is more than one loop")
         self.loop = loops[0], loops[0] + 2  # some Pythons say where the instruction ends
-        self.given: list[Any] = [self]
-        self.seen: list[dict[str, Any]] = []
+        self.inputs: list[Any] = [self]
+        self.states: list[dict[str, Any]] = []
 
     def __iter__(self) -> Iterator[Any]:
         for number, item in enumerate(self.items):
             _require(len(self.done) == number, "answers are not taken one by one")
             frame = sys._getframe(1)
             if frame.f_code is self.code and frame.f_lasti in self.loop:
-                self.seen.append({name: self._seen(each) for name, each in frame.f_locals.items()})
+                variables = frame.f_locals.items()
+                self.states.append({name: self._state_of(value) for name, value in variables})
             yield item
 
-    def require_same(self, what: str) -> None:
+    def require_same(self, method: str) -> None:
         """Raise a violation unless all rounds but the first begin alike."""
-        if len(self.seen) < _ROUNDS or any(head != self.seen[1] for head in self.seen[2:]):
-            raise _broken(f"{what} does not do the same with every answer")
+        if len(self.states) < _ROUNDS or any(s != self.states[1] for s in self.states[2:]):
+            raise _broken(f"{method} does not do the same with every answer")
 
-    def _seen(self, value: Any) -> Any:
+    def _state_of(self, value: Any) -> Any:
         """A local variable in a form that is equal in every round: a mark by its age."""
-        if any(value is each for each in self.given):
+        if any(value is part for part in self.inputs):
             return "given"
         if isinstance(value, Mark):
-            return value.name, len(self.seen) - value.number
+            return value.name, len(self.states) - value.number
         if isinstance(value, Affine):
-            terms = forms.terms_of(value).items()
-            kept = {name: by for name, by in terms if isinstance(name, int) or name[0] != "q"}
-            return "a number", kept, forms.constant_of(value)
+            terms = {}
+            for name, factor in forms.terms_of(value).items():
+                is_answer = isinstance(name, str) and name.startswith("q")
+                if not is_answer:
+                    terms[name] = factor
+            return "a number", terms, forms.constant_of(value)
         if value is None or isinstance(value, int | Fraction):
             return value
         if isinstance(value, list | tuple):
-            return [self._seen(each) for each in value]
+            return [self._state_of(item) for item in value]
         raise _broken(f"a loop keeps a {type(value).__name__}, which can hide what it counts")
 
 
@@ -258,29 +303,31 @@ def _opaque(mechanism: Any, **methods: Callable[..., Any]) -> Any:
     return copy
 
 
-class _Branch:
+class MarkedBranch:
     """A branch that all answers clear, or none. Its law and its number may only be passed on."""
 
     def __init__(self, number: int, *, cleared: bool) -> None:
-        self.law, self.number = Mark("law", number), Mark("branch", number)
+        self.law = Mark("law", number)
+        self.number = Mark("branch", number)
         self.margin = -1 if cleared else 1
         self.units = forms.affine(None, {f"units {number}": 1})
 
 
-class _Branches(tuple[_Branch, ...]):
-    """Branches whose loop is recorded (`_Heads`)."""
+class MarkedBranches(tuple[MarkedBranch, ...]):
+    """Branches whose loop is recorded."""
 
-    heads: "_Heads"
+    loop: RecordedLoop
 
-    def __getitem__(self, at: Any) -> Any:
-        _require(at == slice(None, _ROUNDS, None), "a step does not try all that are live")
-        return self.heads
+    def __getitem__(self, index: Any) -> Any:
+        is_all = index == slice(None, _ROUNDS, None)
+        _require(is_all, "a step does not try all that are live")
+        return self.loop
 
 
 def _until_loop(code: CodeType) -> list[tuple[str, Any]]:
     """The instructions before the first loop: they make the iterable of the loop."""
-    made = itertools.takewhile(lambda each: each.opname != "FOR_ITER", dis.get_instructions(code))
-    return [(each.opname, each.argval) for each in made]
+    before = itertools.takewhile(lambda step: step.opname != "FOR_ITER", dis.get_instructions(code))
+    return [(step.opname, step.argval) for step in before]
 
 
 def require_loop(mechanism: Any) -> None:
@@ -292,111 +339,139 @@ def require_loop(mechanism: Any) -> None:
     begins = _until_loop(type(mechanism).step.__code__) == _until_loop(SparseVector.step.__code__)
     _require(begins, "a step must begin with its loop, over self.every_branch[: self.live(used)]")
     for cleared in range(_ROUNDS + 1):
-        noise, used = Fixed(itertools.repeat(0), []), forms.affine(None, {"used": 1})
-        branches = _Branches(_Branch(at, cleared=at == cleared) for at in range(_ROUNDS))
-        branches.heads = _Heads(tuple(branches), type(mechanism).step.__code__, noise.laws)
-        copy = _opaque(mechanism, live=lambda _, used: _ROUNDS)
-        object.__setattr__(copy, "every_branch", branches)
-        branches.heads.given += [copy, noise, used, *branches]
-        outcome, then = copy.step(used, 0, 0, noise)
-        own = all(isinstance(law, Mark) for law in noise.laws)
-        _require(own, "a step draws noise that is no branch's")
-        drawn = [law.number for law in noise.laws]
-        if cleared == _ROUNDS:
-            none = all(part is None for part in outcome) and then is used
-            _require(none, "to clear no branch uses units")
-            branches.heads.require_same("a step")
-        else:
-            branch, gap = outcome
-            same = _is(branch, "branch", cleared) and isinstance(gap, int) and gap == 0
-            _require(same, "a step does not say the branch that is cleared, and its gap")
-            wanted = {"used": 1, f"units {cleared}": 1}, 0
-            paid = isinstance(then, Affine) and forms.form_of(then) == wanted
-            _require(paid, "a step does not use the units of what is cleared")
-        tried = list(range(min(cleared + 1, _ROUNDS)))
-        _require(drawn == tried, "a step does not draw once for each branch tried")
+        _require_branch_loop(mechanism, cleared)
+
+
+def _require_branch_loop(mechanism: Any, cleared: int) -> None:
+    """Go through one step in which this branch is cleared; the last number stands for none."""
+    noise = Fixed(itertools.repeat(0), [])
+    used = forms.affine(None, {"used": 1})
+    branches = MarkedBranches(MarkedBranch(i, cleared=i == cleared) for i in range(_ROUNDS))
+    loop = RecordedLoop(tuple(branches), type(mechanism).step.__code__, noise.laws)
+    branches.loop = loop
+    copy = _opaque(mechanism, live=lambda _, used: _ROUNDS)
+    object.__setattr__(copy, "every_branch", branches)
+    loop.inputs += [copy, noise, used, *branches]
+    outcome, used_after = copy.step(used, 0, 0, noise)
+    are_marks = all(isinstance(law, Mark) for law in noise.laws)
+    _require(are_marks, "a step draws noise that is no branch's")
+    if cleared == _ROUNDS:
+        is_nothing = all(part is None for part in outcome) and used_after is used
+        _require(is_nothing, "to clear no branch uses units")
+        loop.require_same("a step")
+    else:
+        branch, gap = outcome
+        is_cleared = _is(branch, "branch", cleared) and isinstance(gap, int) and gap == 0
+        _require(is_cleared, "a step does not say the branch that is cleared, and its gap")
+        expected = {"used": 1, f"units {cleared}": 1}, 0
+        is_paid = isinstance(used_after, Affine) and forms.form_of(used_after) == expected
+        _require(is_paid, "a step does not use the units of what is cleared")
+    tried = list(range(min(cleared + 1, _ROUNDS)))
+    drawn_branches = [law.number for law in noise.laws]
+    _require(drawn_branches == tried, "a step does not draw once for each branch tried")
 
 
 def _require_run(mechanism: Any, *, ends: bool) -> Opening:
     """Go through `run` until nothing is live, or until there are no more answers (`ends`)."""
-    answers = [Mark("answer", i) for i in range(_ROUNDS + (1 if ends else 2))]
+    answer_count = _ROUNDS + (1 if ends else 2)
+    answers = [Mark("answer", i) for i in range(answer_count)]
     noise = Fixed((forms.affine(None, {number: 1}) for number in itertools.count()), [])
-    calls, left = [], [_ROUNDS + (2 if ends else 1)]
+    calls: list[Any] = []
+    live_rounds = 0
+    last_round = _ROUNDS + (2 if ends else 1)
 
-    def step(_: Any, *given: Any) -> tuple[Mark, Mark]:
-        calls.append(given)
+    def step(_: Any, *arguments: Any) -> tuple[Mark, Mark]:
+        calls.append(arguments)
         return Mark("outcome", len(calls)), Mark("used", len(calls))
 
     def live(_: Any, used: Any) -> bool:
+        nonlocal live_rounds
         _require(isinstance(used, Mark) and used.number == len(calls), "run does not stop in time")
-        left[0] -= 1
-        return left[0] > 0
+        live_rounds += 1
+        return live_rounds < last_round
 
     code = type(mechanism).run.__code__
-    heads = _Heads(answers, code, calls)
-    for before, each in itertools.pairwise(forms.instructions(code)):
-        plain = "LOAD_FAST" in before.opname and not each.is_jump_target
-        _require(each.opname != "GET_ITER" or plain, "run goes through more than its answers")
+    loop = RecordedLoop(answers, code, calls)
+    for before, instruction in itertools.pairwise(forms.instructions(code)):
+        is_plain = "LOAD_FAST" in before.opname and not instruction.is_jump_target
+        is_loop = instruction.opname == "GET_ITER"
+        _require(is_plain or not is_loop, "run goes through more than its answers")
     program = _opaque(mechanism, step=step, live=live)
-    heads.given += [program, noise]
-    said = list(program.run(heads, noise))
-    heads.require_same("run")
-    _require(len(said) == len(calls) == _ROUNDS + 1, "run does not stop when nothing is live")
+    loop.inputs += [program, noise]
+    outcomes = list(program.run(loop, noise))
+    loop.require_same("run")
+    _require(len(outcomes) == len(calls) == _ROUNDS + 1, "run does not stop when nothing is live")
     shared = calls[0][2]
-    for number, (used, answer, other, source) in enumerate(calls):
-        last = used == 0 if number == 0 else _is(used, "used", number)
-        _require(last, "a step of run does not begin where the last one ended")
+    for number, (used, answer, shared_again, source) in enumerate(calls):
+        _require(_is_used(used, number), "a step of run does not begin where the last one ended")
         _require(answer is answers[number], "run does not take answers as they come")
-        _require(other is shared and source is noise, "steps of run do not share the same draws")
-        _require(_is(said[number], "outcome", number + 1), "run does not say what steps say")
-    once = isinstance(shared, Affine) and forms.terms_of(shared) in ({0: 1}, {0: -1})
-    _require(once and len(noise.laws) == 1, "run does not begin with one draw that steps share")
+        is_shared = shared_again is shared and source is noise
+        _require(is_shared, "steps of run do not share the same draws")
+        is_outcome = _is(outcomes[number], "outcome", number + 1)
+        _require(is_outcome, "run does not say what steps say")
+    is_draw = isinstance(shared, Affine) and forms.terms_of(shared) in ({0: 1}, {0: -1})
+    _require(is_draw and len(noise.laws) == 1, "run does not begin with one draw that steps share")
     return Opening(noise.laws[0], forms.terms_of(shared)[0])
 
 
 def _require_align(mechanism: Any, opening: Opening) -> None:
-    # To count answers, or to leave some out, it would have to ask something or to name a place.
     code = type(mechanism).align.__code__
-    plain = {*forms.names(code, "GLOBAL", "ATTR", "METHOD")} <= _ALIGNING
-    asks = any(
-        "JUMP_IF" in each.opname
-        or each.opname in ("BINARY_SUBSCR", "BINARY_SLICE", "UNPACK_EX")
-        or (each.opname == "UNPACK_SEQUENCE" and each.argval > 3)
-        for each in forms.instructions(code)
-    )
-    _require(plain and not asks, "align is more than one loop")
+    _require_plain_loop(code)
     # More answers than outcomes: a stream may end before its answers do.
-    places = range(_ROUNDS + 1)
-    sides = [tuple(forms.affine(None, {f"{q}{i}": 1}) for i in places) for q in ("q", "q'")]
+    answers = _unknowns("q", _ROUNDS + 1)
+    neighbour = _unknowns("q'", _ROUNDS + 1)
     outcomes = [Mark("outcome", i) for i in range(_ROUNDS)]
     calls: list[Any] = []
 
-    def align_step(_: Any, *given: Any) -> tuple[list[Mark], Mark]:
-        calls.append(given)
+    def align_step(_: Any, *arguments: Any) -> tuple[list[Mark], Mark]:
+        calls.append(arguments)
         return [Mark("shift", len(calls))], Mark("used", len(calls))
 
-    def rise(_: Any, *given: Any) -> Affine:
-        sums = [forms.form_of(sum(side)) for side in sides]
-        _require([*map(forms.form_of, given)] == sums, "align does not sum up all answers")
+    def rise(_: Any, *arguments: Any) -> Affine:
+        sums = [forms.form_of(sum(answers)), forms.form_of(sum(neighbour))]
+        is_sums = list(map(forms.form_of, arguments)) == sums
+        _require(is_sums, "align does not sum up all answers")
         return forms.affine(None, {"rise": 1})
 
-    heads = _Heads(outcomes, code, calls)
-    program, noise = _opaque(mechanism, align_step=align_step, rise=rise), Sealed()
-    heads.given += [program, noise, *sides]
-    shifts = list(program.align(*sides, noise, heads))
-    heads.require_same("align")
+    loop = RecordedLoop(outcomes, code, calls)
+    program = _opaque(mechanism, align_step=align_step, rise=rise)
+    noise = Sealed()
+    loop.inputs += [program, noise, answers, neighbour]
+    shifts = list(program.align(answers, neighbour, noise, loop))
+    loop.require_same("align")
     _require(len(calls) == _ROUNDS, "align does not take one step for each outcome")
-    begins = forms.form_of(shifts[0])[0] == {"rise": opening.sign}
-    _require(begins, "align does not begin with the rise")
+    opening_terms, _ = forms.form_of(shifts[0])
+    _require(opening_terms == {"rise": opening.sign}, "align does not begin with the rise")
     for number, (used, move, outcome) in enumerate(calls):
-        last = used == 0 if number == 0 else _is(used, "used", number)
-        _require(last, "a step of align does not begin where the last one ended")
-        wanted = {"rise": 1, f"q{number}": 1, f"q'{number}": -1}
-        same = isinstance(move, Affine) and forms.form_of(move) == (wanted, 0)
-        _require(same, "align does not make up for the rise and the answer's own change")
+        _require(_is_used(used, number), "a step of align does not begin where the last one ended")
+        expected = {"rise": 1, f"q{number}": 1, f"q'{number}": -1}, 0
+        is_move = isinstance(move, Affine) and forms.form_of(move) == expected
+        _require(is_move, "align does not make up for the rise and the answer's own change")
         _require(outcome is outcomes[number], "align does not take outcomes as they come")
         _require(_is(shifts[number + 1], "shift", number + 1), "align loses shifts")
     _require(len(shifts) == _ROUNDS + 1, "align adds shifts")
+
+
+def _require_plain_loop(code: CodeType) -> None:
+    """Refuse an alignment that asks something or names a place: it could count answers."""
+    names = set(forms.names(code, "GLOBAL", "ATTR", "METHOD"))
+    _require(names <= _ALIGNING, "align is more than one loop")
+    for step in forms.instructions(code):
+        picks = step.opname in ("BINARY_SUBSCR", "BINARY_SLICE", "UNPACK_EX")
+        unpacks = step.opname == "UNPACK_SEQUENCE" and step.argval > 3
+        asks = "JUMP_IF" in step.opname
+        _require(not (asks or picks or unpacks), "align is more than one loop")
+
+
+def _unknowns(letter: str, count: int) -> tuple[Affine, ...]:
+    return tuple(forms.affine(None, {f"{letter}{i}": 1}) for i in range(count))
+
+
+def _is_used(used: Any, number: int) -> bool:
+    """Whether these are the units used before a step: 0 before the first."""
+    if number == 0:
+        return bool(used == 0)
+    return _is(used, "used", number)
 
 
 def _is(value: Any, name: str, number: int) -> bool:
@@ -426,33 +501,48 @@ _MOST_BRANCHES = 16
 _UNREAD = ("threshold", "k", "epsilon", "threshold_share", "threshold_law", "noise", "grid")
 """Parameters that a step must not look at, because it is followed for one value of each."""
 _HALF = Fraction(1, 2)
-_SHARES = tuple(Fraction(i, 7) for i in (2, 1, 5))
+_SHARES = (Fraction(2, 7), Fraction(1, 7), Fraction(5, 7))
+_SIZES = (1, 2, 3, 5)
 
-Make = Callable[..., SparseVector]
+StreamMaker = Callable[..., SparseVector]
 """Makes a mechanism from k, the threshold's share and, if it is adaptive, its branches."""
 
 
-def prove_stream(made: Make, kind: str) -> list[Theorem]:
+def prove_stream(make: StreamMaker, kind: str) -> list[Theorem]:
     """The theorems about one step; raises a violation if something does not hold.
 
     Each number is a quotient of polynomials of low degree in k, the share, ε and Δ. So a few values
     of these are enough. They are looked at in grid steps, as a release takes them.
     """
-    sample = made(k=2, threshold_share=_HALF)
+    sample = make(k=2, threshold_share=_HALF)
     _require_steps(sample)
-    adaptive = isinstance(sample, AdaptiveSparseVector)
-    other: dict[str, Any] = {"epsilon": Fraction(7, 3), "sensitivity": 3}
-    on_grid: dict[str, Any] = {"sensitivity": Fraction(4, 3), "grid": Fraction(1, 4)}
+    if not isinstance(sample, AdaptiveSparseVector):
+        _require_all_numbers(make, _SIZES, _SHARES)
+        return [_prove(sample, kind)]
     for branches, drain in itertools.product(range(1, _MOST_BRANCHES + 1), (False, True)):
-        shape: dict[str, Any] = {"branches": branches, "drain": drain} if adaptive else {}
-        few = branches <= _BRANCHES
-        sizes, shares = ((1, 2, 3, 5), _SHARES) if few else ((3,), _SHARES[:1])
-        for k, share, more in itertools.product(sizes, shares, ({}, other, on_grid)):
-            if adaptive or branches == 1:
-                require_numbers(made(k=k, threshold_share=share, **shape, **more).in_steps())
+        make_shape = partial(make, branches=branches, drain=drain)
+        if branches <= _BRANCHES:
+            _require_all_numbers(make_shape, _SIZES, _SHARES)
+        else:
+            _require_all_numbers(make_shape, (3,), _SHARES[:1])
     # Limits are unknown, so a step that drains is a step like any other.
-    shapes = [{"branches": m} for m in range(1, _BRANCHES + 1)] if adaptive else [{}]
-    return [_prove(made(k=2, threshold_share=_HALF, **shape), kind) for shape in shapes]
+    return [
+        _prove(make(k=2, threshold_share=_HALF, branches=branches), kind)
+        for branches in range(1, _BRANCHES + 1)
+    ]
+
+
+def _require_all_numbers(
+    make: StreamMaker, sizes: Sequence[int], shares: Sequence[Fraction]
+) -> None:
+    """Raise a violation unless numbers are right for these k and shares, also in other units."""
+    variants: tuple[StreamMaker, ...] = (
+        make,
+        partial(make, epsilon=Fraction(7, 3), sensitivity=3),
+        partial(make, sensitivity=Fraction(4, 3), grid=Fraction(1, 4)),
+    )
+    for k, share, variant in itertools.product(sizes, shares, variants):
+        require_numbers(variant(k=k, threshold_share=share).in_steps())
 
 
 def prove_known_stream(mechanism: SparseVector, kind: str) -> list[Theorem]:
@@ -476,18 +566,19 @@ def _prove(mechanism: SparseVector, kind: str) -> Theorem:
     capacity = judge.unknown("capacity")
     branches: list[Branch] = []
     limits: list[Affine] = []
+    fewest_units: Any = 1
     for branch in mechanism.every_branch:
-        units: Any
-        units, margin, limit = (
-            judge.unknown(f"{name}_{branch.number}") for name in ("units", "margin", "limit")
-        )
-        judge.given(units >= (branches[-1].units if branches else 1))
-        judge.given(limit + units <= capacity)
+        units: Any = judge.unknown(f"units_{branch.number}")
+        margin = judge.unknown(f"margin_{branch.number}")
+        limit = judge.unknown(f"limit_{branch.number}")
+        judge.assume_everywhere(units >= fewest_units)
+        judge.assume_everywhere(limit + units <= capacity)
         if limits:
-            judge.given(limit <= limits[-1])
+            judge.assume_everywhere(limit <= limits[-1])
         law: Any = Charged(_at_one(branch), units)
         branches.append(branch._replace(units=units, margin=margin, law=law))
         limits.append(limit)
+        fewest_units = units
     unread = dict.fromkeys(_UNREAD, Sealed())
     program = altered(mechanism, every_branch=tuple(branches), limits=tuple(limits), **unread)
     at_one = replace(mechanism.threshold_law, scale=mechanism.sensitivity)
@@ -503,39 +594,50 @@ def _at_one(branch: Branch) -> Any:
 
 def require_numbers(mechanism: SparseVector) -> None:
     """Raise a violation unless the mechanism's numbers are as the proof of a step assumes."""
-    delta, branches, limits = mechanism.sensitivity, mechanism.every_branch, mechanism.limits
-    pairs = list(zip(branches, limits, strict=True))
+    branches = mechanism.every_branch
     share = mechanism.threshold_share * mechanism.epsilon
-    units = mechanism.capacity * mechanism.unit
+    all_units = mechanism.capacity * mechanism.unit
+    numbers = [branch.number for branch in branches]
+    _require_fact(
+        share + all_units == mechanism.epsilon, "all units and the threshold's share are ε"
+    )
+    _require_fact(numbers == list(range(1, len(branches) + 1)), "branches are numbered")
+    _require_fact(branches[0].units >= 1, "each uses a unit at least")
+    for (cheaper, limit), (dearer, next_limit) in itertools.pairwise(
+        zip(branches, mechanism.limits, strict=True)
+    ):
+        _require_fact(
+            cheaper.units <= dearer.units and limit >= next_limit,
+            "dearer branches come later and are given up first",
+        )
+    for branch, limit in zip(branches, mechanism.limits, strict=True):
+        _require_fact(limit + branch.units <= mechanism.capacity, "what is tried can be paid")
+        _require_branch_numbers(mechanism, branch)
+    rise_cost = mechanism.threshold_law.cost(mechanism.sensitivity)
+    _require_fact(0 < rise_cost <= share, "the threshold's rise costs its share")
+
+
+def _require_branch_numbers(mechanism: SparseVector, branch: Branch) -> None:
+    """Raise a violation unless a branch's charge fits its units, and its noise fits its charge."""
+    delta = mechanism.sensitivity
     doubled = 1 if mechanism.monotonic else 2
-    facts = {
-        "all units and the threshold's share are ε": share + units == mechanism.epsilon,
-        "branches are numbered": [branch.number for branch in branches]
-        == list(range(1, len(branches) + 1)),
-        "each uses a unit at least": branches[0].units >= 1,
-        "dearer branches come later and are given up first": all(
-            a.units <= b.units and limit >= next_limit
-            for (a, limit), (b, next_limit) in itertools.pairwise(pairs)
-        ),
-        "what is tried can be paid": all(
-            limit + branch.units <= mechanism.capacity for branch, limit in pairs
-        ),
-        "a charge is so many units": all(
-            branch.charge == branch.units * mechanism.unit for branch in branches
-        ),
-        "a branch's noise is inverse to its charge": all(
-            branch.law.scale * branch.charge == doubled * delta for branch in branches
-        ),
-        "a cost is inverse to the scale": all(
-            branch.law.cost(move) == _at_one(branch).cost(move) * branch.charge
-            for branch, move in itertools.product(branches, MOVES)
-        ),
-        "Δ costs what it does for Δ = 1": all(
-            branch.law.cost(delta * move) == branch.law.scaled(Fraction(1) / delta).cost(move)
-            for branch, move in itertools.product(branches, MOVES)
-        ),
-        "the threshold's rise costs its share": 0 < mechanism.threshold_law.cost(delta) <= share,
-    }
-    for fact, holds in facts.items():
-        if not holds:
-            raise Violation("budget", f"it is not so that {fact}")
+    law = branch.law
+    _require_fact(branch.charge == branch.units * mechanism.unit, "a charge is so many units")
+    _require_fact(
+        law.scale * branch.charge == doubled * delta,
+        "a branch's noise is inverse to its charge",
+    )
+    for move in MOVES:
+        _require_fact(
+            law.cost(move) == _at_one(branch).cost(move) * branch.charge,
+            "a cost is inverse to the scale",
+        )
+        _require_fact(
+            law.cost(delta * move) == law.scaled(Fraction(1) / delta).cost(move),
+            "Δ costs what it does for Δ = 1",
+        )
+
+
+def _require_fact(holds: bool, fact: str) -> None:
+    if not holds:
+        raise Violation("budget", f"it is not so that {fact}")

@@ -27,7 +27,8 @@ from dpgap.proof.every import few_answers
 from dpgap.proof.every.exponential import prove_hybrid, prove_joint, prove_one_sided
 from dpgap.proof.every.steps import prove_steps, prove_stream
 
-SHIPPED, EVERY = "shipped", "every"
+SHIPPED = "shipped"
+EVERY = "every"
 _SECONDS = 300.0
 
 
@@ -55,7 +56,7 @@ def for_every_n(
 
 
 def judged(
-    theorems: Callable[[], list[Theorem]],
+    prove_theorems: Callable[[], list[Theorem]],
     neighbours: str,
     example: Callable[[], proving.Counterexample | None] = lambda: None,
 ) -> Proof:
@@ -63,26 +64,33 @@ def judged(
     start = time.perf_counter()
     try:
         with guarded("a step", _SECONDS):
-            found = theorems()
-        closings = tuple(proving.close(each) for each in found)
-    except Violation as wrong:
-        said, numbers = (wrong.condition, wrong.message), example()
-        return Proof(proving.REFUTED, neighbours, *said, numbers, 0, time.perf_counter() - start)
+            theorems = prove_theorems()
+        closings = tuple(map(proving.close, theorems))
+    except Violation as violation:
+        return Proof(
+            proving.REFUTED,
+            neighbours,
+            violation.condition,
+            violation.message,
+            example(),
+            paths=0,
+            seconds=time.perf_counter() - start,
+        )
     seconds = time.perf_counter() - start
     return Proof(proving.PROVED, neighbours, None, "for every n and k", None, 0, seconds, closings)
 
 
 def shipped_for_every_n() -> Iterator[Case]:
     """All mechanisms of dpgap, each with every noise and kind of neighbours."""
-    for measurement, given, kind in (
-        (Laplace, {}, GENERAL),
-        (Cube, {}, GENERAL),
-        (CountHull, {"monotonic": True}, RISING),
-        (CountHull, {"monotonic": True}, FALLING),
+    hull = partial(CountHull, epsilon=1, monotonic=True)
+    for name, make, kind in (
+        ("Laplace", partial(Laplace, epsilon=1), GENERAL),
+        ("Cube", partial(Cube, epsilon=1), GENERAL),
+        ("CountHull", hull, RISING),
+        ("CountHull", hull, FALLING),
     ):
-        made = partial(measurement, epsilon=1, **given)
-        proof = partial(few_answers.prove_measurement, made, kind)
-        yield for_every_n(measurement.__name__, kind, kind, proof)
+        proof = partial(few_answers.prove_measurement, make, kind)
+        yield for_every_n(name, kind, kind, proof)
     histogram = partial(few_answers.prove_histogram, partial(NoisyHistogram, epsilon=1))
     yield for_every_n("NoisyHistogram", "every reach", GENERAL, histogram)
     for kind in DIRECTIONS:
@@ -90,26 +98,30 @@ def shipped_for_every_n() -> Iterator[Case]:
 
 
 def _selections(kind: str) -> Iterator[Case]:
-    claimed: dict[str, Any] = {"epsilon": 1, "monotonic": kind != GENERAL}
+    claims: dict[str, Any] = {"epsilon": 1, "monotonic": kind != GENERAL}
     for noise in NOISES:
         variant = f"{noise}, {kind}"
-        given = claimed | {"noise": noise}
         for stream in (SparseVector, AdaptiveSparseVector):
-            proof = partial(prove_stream, partial(stream, 0, **given), kind)
+            proof = partial(prove_stream, partial(stream, 0, noise=noise, **claims), kind)
             yield for_every_n(stream.__name__, variant, kind, proof)
         if noise not in REAL_NOISES:
             continue
-        by = few_answers.prove_ranking if LAWS[noise].signed else prove_one_sided
-        best = partial(lambda k, **more: NoisyMax(**more), **given)
-        top = partial(by, partial(NoisyTopK, **given), kind)
+        prove = few_answers.prove_ranking if LAWS[noise].signed else prove_one_sided
+        top = partial(prove, partial(NoisyTopK, noise=noise, **claims), kind)
         yield for_every_n("NoisyTopK", variant, kind, top)
-        one = partial(by, best, kind, few_answers.ONE_WINS)
-        yield for_every_n("NoisyMax", variant, kind, one, k=1)
+        make_max = partial(_noisy_max, noise=noise, **claims)
+        largest = partial(prove, make_max, kind, few_answers.ONE_WINS)
+        yield for_every_n("NoisyMax", variant, kind, largest, k=1)
     variant = f"exponential, {kind}"
-    joint = partial(prove_joint, partial(JointTopK, **claimed), kind)
+    joint = partial(prove_joint, partial(JointTopK, **claims), kind)
     yield for_every_n("JointTopK", variant, kind, joint)
-    hybrid = partial(prove_hybrid, partial(HybridTopK, 0, **claimed), kind)
+    hybrid = partial(prove_hybrid, partial(HybridTopK, 0, **claims), kind)
     yield for_every_n("HybridTopK", variant, kind, hybrid)
+
+
+def _noisy_max(k: int, **parameters: Any) -> NoisyMax:
+    """A Noisy Max, whose k is always 1."""
+    return NoisyMax(**parameters)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -184,17 +196,20 @@ def prove_every(mechanism: Any, *, neighbours: str | None = None, ties: bool = F
         raise TypeError(f"mechanism must have a method {missing[0]!r}: write it as a step")
     kinds = proving.directions(neighbours, mechanism)
 
-    def theorems() -> list[Any]:
-        return [each for kind in kinds for each in prove_steps(mechanism, kind, ties=ties)]
+    def theorems() -> list[Theorem]:
+        proved: list[Theorem] = []
+        for kind in kinds:
+            proved += prove_steps(mechanism, kind, ties=ties)
+        return proved
 
     def example() -> proving.Counterexample | None:
         for n in range(1, _MOST_ANSWERS + 1):
             try:
-                found = proving.prove(mechanism, n, neighbours=neighbours, ties=ties)
+                proof = proving.prove(mechanism, n, neighbours=neighbours, ties=ties)
             except BadProgram:  # it cannot be followed; the refutation stands without numbers
                 return None
-            if found.counterexample is not None:
-                return found.counterexample
+            if proof.counterexample is not None:
+                return proof.counterexample
         return None
 
     return judged(theorems, " and ".join(kinds), example=example)
