@@ -279,8 +279,7 @@ class Run(ProcessBound):
         self._has_warned = False
         self._lock = threading.RLock()
         self._busy = False
-        most = mechanism.cost
-        self._reservation = reserved(account, Request(most.pure_epsilon, mechanism, most.delta))
+        self._reservation = reserved(account, Request(mechanism.cost, mechanism))
         if self._reservation is not None:
             _OPEN.add(self)
 
@@ -409,7 +408,7 @@ class Run(ProcessBound):
             self._closed = True
             _OPEN.discard(self)
             if credit and not was_closed:
-                settle(self._reservation, self.spent, self._archived())
+                settle(self._reservation, self.cost, self._archived())
 
     def _archived(self) -> AboveRelease | None:
         """All answers, for an account that archives; None if it does not."""
