@@ -27,6 +27,11 @@ from fractions import Fraction
 from dpgap.budget.ledger import Ledger
 url, charges, filled = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 ledger, each = Ledger(url), Fraction(1, 10**6)
+try:
+    from dpgap.budget.cost import Cost
+    each = Cost.pure(each)
+except ImportError:  # before costs had a type
+    pass
 account = ledger.create("sales", 1000) if filled else ledger.account("sales")
 try:
     from dpgap.budget.account import Request

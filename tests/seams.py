@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike
 
 import dpgap
 from dpgap.budget.account import Request
+from dpgap.budget.cost import Cost, Limit
 from dpgap.cli.main import app as app
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.exact import bits as bits_of_threads
@@ -207,14 +208,14 @@ class SpyAccount:
     total: Fraction = Fraction(10**9)
     diary: list[tuple[Any, ...]] = field(default_factory=list)
 
-    def reserve(self, epsilon: Fraction, purpose: str) -> "SpyAccount":
-        if epsilon > self.total:
+    def reserve(self, cost: Cost, purpose: str) -> "SpyAccount":
+        if not Limit("epsilon", self.total, Fraction(1)).covers(cost):
             raise dpgap.BudgetExhausted("not enough")
-        self.diary.append(("reserve", epsilon, purpose))
+        self.diary.append(("reserve", cost.epsilon, purpose))
         return self
 
-    def settle(self, epsilon: Fraction) -> None:
-        self.diary.append(("settle", epsilon))
+    def settle(self, cost: Cost) -> None:
+        self.diary.append(("settle", cost.epsilon))
 
     @property
     def moves(self) -> list[tuple[str, Fraction]]:
@@ -236,13 +237,18 @@ class SpyArchive(SpyAccount):
     )
 
     def reserve_for(self, request: Request) -> "SpyArchive":
-        self.reserve(request.epsilon, request.purpose)
-        said = request.delta, request.facts, request.identity, None  # no key: accounts have keys
+        self.reserve(request.cost, request.purpose)
+        said = (
+            request.cost.delta,
+            request.facts,
+            request.identity,
+            None,
+        )  # no key: accounts have keys
         self.diary.append(("request", *said))
         return self
 
-    def settle(self, epsilon: Fraction, document: str | None = None) -> None:
-        self.diary.append(("settle", epsilon, document))
+    def settle(self, cost: Cost, document: str | None = None) -> None:
+        self.diary.append(("settle", cost.epsilon, document))
 
     def free_answer(self, request: Request, fresh: bool) -> None:
         """Nothing was asked before."""

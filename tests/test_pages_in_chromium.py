@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import dpgap
+from dpgap.budget.cost import Cost
 from dpgap.budget.ledger import Ledger
 from dpgap.releases.ledger_page import ledger_page
 from dpgap.releases.page import STYLE, content_policy, page
@@ -42,8 +43,10 @@ def _ledger(folder: Path) -> str:
         ledger.create(name.strip(), total)
     account = ledger.account("sales")
     for person in ("ann", "צוות המכירות", "b" * 60):
-        account.of(person).reserve(Fraction(1, 2), "top 1").settle(Fraction(1, 4))
-    account.of("ann").reserve(Fraction(1, 7), "under way")
+        account.of(person).reserve(Cost.pure(Fraction(1, 2)), "top 1").settle(
+            Cost.pure(Fraction(1, 4))
+        )
+    account.of("ann").reserve(Cost.pure(Fraction(1, 7)), "under way")
     ledger.steward("sales").allow("ann", 5)
     return ledger_page([ledger.outline(name) for name in ledger.datasets()])
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import dpgap
-from dpgap.budget.account import UNIT
+from dpgap.budget.cost import UNIT, Cost
 from dpgap.budget.ledger import LedgerAccount
 from pages import ROOT
 
@@ -85,14 +85,14 @@ def _errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_a_service_waits_when_the_budget_is_used_up(budget, tmp_path: Path, caplog):
-    reservation = budget.reserve(Fraction(3, 4), "others")
+    reservation = budget.reserve(Cost.pure(Fraction(3, 4)), "others")
     example = runpy.run_path(SERVICE)
     keys = [example["key_of"](hour).removesuffix(" UTC") for hour in range(example["HOURS"])]
     example["serve"](f"sqlite:///{tmp_path}/budget.db", threading.Event())
     assert _errors(caplog) == keys[3:]
     assert 0 <= budget.remaining < HOURLY
     caplog.clear()
-    reservation.settle(Fraction(0))  # as if a new week had begun
+    reservation.settle(Cost.pure(Fraction(0)))  # as if a new week had begun
     example["serve"](f"sqlite:///{tmp_path}/budget.db", threading.Event())
     assert _errors(caplog) == []
     assert set(_alerts("\n".join(caplog.messages))) == {3, 4, 5}

@@ -43,10 +43,11 @@ class Cheaper(StandIn):
     """One that cost what it says, and whose text is its entry."""
 
     spent: Fraction
+    delta: Fraction = Fraction(0)
 
     @property
     def cost(self) -> Cost:
-        return Cost.pure(self.spent)
+        return Cost.pure(self.spent, self.delta)
 
     def paid_by(self, reference: object) -> "Cheaper":
         return replace(self, text=f"{reference}")
@@ -68,7 +69,7 @@ def spend(url: str, charges: int, epsilon: Fraction) -> list[str]:
     released = []
     for _ in range(charges):
         try:
-            released.append(release(account, Request(epsilon, "a charge"), epsilon))
+            released.append(release(account, Request(Cost.pure(epsilon), "a charge"), epsilon))
         except BudgetExhausted:
             continue
     return released
@@ -81,7 +82,7 @@ def spend_with_keys(url: str, keys: int, epsilon: Fraction, seed: int) -> list[s
     random.Random(seed).shuffle(order)
     released = []
     for number in order:
-        request = Request(epsilon, "a request", identity="one")
+        request = Request(Cost.pure(epsilon), "a request", identity="one")
         try:
             released.append(release(account.of(key=f"request {number}"), request, epsilon))
         except AlreadyCharged:
@@ -98,7 +99,9 @@ def release_until_killed(
     while True:
         pause = moments.uniform(0, 0.004)
         try:
-            document = release(account, Request(epsilon, "a release"), epsilon / 2, pause)
+            document = release(
+                account, Request(Cost.pure(epsilon), "a release"), epsilon / 2, pause
+            )
         except BudgetExhausted:
             return
         os.write(out, f"{document}\n".encode())
@@ -137,7 +140,7 @@ def kill_many(url: str, processes: int, epsilon: Fraction, released: str, work: 
     account, moments = Ledger(url).account("sales"), random.Random(1)
     started = time.monotonic()
     for _ in range(5):
-        release(account, Request(epsilon, "a rehearsal"), epsilon / 2)
+        release(account, Request(Cost.pure(epsilon), "a rehearsal"), epsilon / 2)
     five_releases = time.monotonic() - started
     for number in range(processes):
         child = os.fork()

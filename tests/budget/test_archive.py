@@ -22,12 +22,13 @@ from dpgap.budget.account import (
     UnsettledWarning,
     pay,
 )
+from dpgap.budget.cost import NOTHING, Cost
 from dpgap.budget.entries import Entry
 from dpgap.budget.ledger import Ledger, LedgerAccount
 from seams import SpyAccount
 
 HALF = Fraction(1, 2)
-ASKED = Request(HALF, "top 10 of url by user_id", identity="a question")
+ASKED = Request(Cost.pure(HALF), "top 10 of url by user_id", identity="a question")
 
 
 @pytest.fixture
@@ -59,8 +60,12 @@ def test_a_release_is_in_the_archive_before_it_is_handed_out(account: LedgerAcco
 
 def test_the_newest_document_of_a_question_is_the_one_that_is_shown(account: LedgerAccount) -> None:
     for text in ("first", "second"):
-        account.reserve_for(Request(HALF, "top 1", identity="q")).settle(HALF, text)
-    account.reserve_for(Request(HALF, "top 2", identity="other")).settle(HALF, "third")
+        account.reserve_for(Request(Cost.pure(HALF), "top 1", identity="q")).settle(
+            Cost.pure(HALF), text
+        )
+    account.reserve_for(Request(Cost.pure(HALF), "top 2", identity="other")).settle(
+        Cost.pure(HALF), "third"
+    )
     assert account.paid("q") == "second"
     assert account.paid("never asked") is None
     assert [entry.number for entry in account.archive()] == [2, 4, 6]
@@ -73,19 +78,19 @@ def test_the_newest_document_of_a_question_is_the_one_that_is_shown(account: Led
 
 def test_what_a_request_has_to_say_besides_is_kept_with_its_charge(account: LedgerAccount) -> None:
     said = {"desk": "a1", "question": {"k": "3"}, "identity": "not this one"}
-    request = Request(HALF, "top 1", identity="q", extra=said)
-    account.reserve_for(request).settle(HALF, "a document")
+    request = Request(Cost.pure(HALF), "top 1", identity="q", extra=said)
+    account.reserve_for(request).settle(Cost.pure(HALF), "a document")
     reserved, settled = account.ledger.entries("sales")[1:]
     assert reserved.extra == said | {"identity": "q"}
     assert (settled.extra["length"], settled.archived) == (10, 10)
-    account.reserve(HALF, "no document").settle(HALF)
+    account.reserve(Cost.pure(HALF), "no document").settle(Cost.pure(HALF))
     assert account.balance.archived == 10
     assert account.ledger.verify() == []
 
 
 def test_another_data_sets_archive_is_not_looked_into(account: LedgerAccount) -> None:
     clinic = account.ledger.create("clinic", 1)
-    account.of(key="one").reserve_for(ASKED).settle(HALF, "a document")
+    account.of(key="one").reserve_for(ASKED).settle(Cost.pure(HALF), "a document")
     assert clinic.paid("a question") is None
     assert clinic.answered("one") is None
 
@@ -97,7 +102,7 @@ def test_a_request_sent_again_is_told_that_it_is_under_way_and_then_what_it_led_
     reservation = account.of(key="one").reserve_for(ASKED)
     with pytest.raises(AlreadyCharged, match="'one' was charged before, as entry 1, and is under"):
         account.of(key="one").reserve_for(ASKED)
-    reservation.settle(HALF, "a document")
+    reservation.settle(Cost.pure(HALF), "a document")
     with pytest.raises(AlreadyCharged) as again:
         account.of(key="one").reserve_for(ASKED)
     assert again.value.answered == account.answered("one")
@@ -111,9 +116,9 @@ def test_a_request_sent_again_is_told_that_it_is_under_way_and_then_what_it_led_
 def test_a_key_that_was_used_for_another_request_is_refused(account: LedgerAccount) -> None:
     account.of(key="one").reserve_for(ASKED)
     for other in (
-        Request(HALF, "top 11 of url by user_id", identity="a question"),
-        Request(HALF, "top 10 of url by user_id", identity="another"),
-        Request(Fraction(1), "top 10 of url by user_id", identity="a question"),
+        Request(Cost.pure(HALF), "top 11 of url by user_id", identity="a question"),
+        Request(Cost.pure(HALF), "top 10 of url by user_id", identity="another"),
+        Request(Cost.pure(Fraction(1)), "top 10 of url by user_id", identity="a question"),
     ):
         with pytest.raises(RefusedRequest, match="'one' was used for another request"):
             account.of(key="one").reserve_for(other)
@@ -163,7 +168,7 @@ def test_a_settlement_and_its_document_are_written_together_or_not_at_all(
 
 
 def test_a_document_that_was_edited_is_not_shown_as_paid(account: LedgerAccount) -> None:
-    account.of(key="one").reserve_for(ASKED).settle(HALF, "a document")
+    account.of(key="one").reserve_for(ASKED).settle(Cost.pure(HALF), "a document")
     with account.ledger._store.engine.begin() as connection:
         connection.execute(sql.text("UPDATE dpgap_documents SET document = 'another'"))
     for show in (
@@ -180,7 +185,8 @@ def _release(entry: Entry, **changes: Any) -> str:
     said: dict[str, Any] = {
         "format": "dpgap release",
         "epsilon": "1/2",
-        "cost": {"epsilon": "1/4", "rho": "1/8"},
+        "cost": {"epsilon": "1/4", "rho": "1/32"},
+        "promise": {"cost": {"epsilon": "1/2", "rho": "1/8"}},
         "delta": "0",
         "question": {"identity": "a question"},
         "made": {"ledger": {"dataset": "sales", "entry": entry.number, "hash": entry.hash}},
@@ -191,10 +197,12 @@ def _release(entry: Entry, **changes: Any) -> str:
 LIES: dict[str, Callable[[Entry], dict[str, Any]]] = {
     "another question": lambda _: {"question": {"identity": "another"}},
     "no question": lambda _: {"question": {}},
-    "another ε": lambda _: {"epsilon": "1/4"},
-    "more spent": lambda _: {"cost": {"epsilon": "1/3", "rho": "1/8"}},
-    "no number": lambda _: {"epsilon": "1/0"},
-    "a δ": lambda _: {"delta": "1/10"},
+    "another ε": lambda _: {"promise": {"cost": {"epsilon": "1/4", "rho": "1/8"}}},
+    "another ρ": lambda _: {"promise": {"cost": {"epsilon": "1/2", "rho": "1/9"}}},
+    "less ρ spent": lambda _: {"cost": {"epsilon": "1/4", "rho": "0"}},
+    "more spent": lambda _: {"cost": {"epsilon": "1/3", "rho": "1/32"}},
+    "no number": lambda _: {"cost": {"epsilon": "1/0", "rho": "1/32"}},
+    "a δ": lambda _: {"cost": {"epsilon": "1/4", "rho": "1/32", "delta": "1/10"}},
     "nobody paid": lambda _: {"made": {}},
     "another entry": lambda it: {
         "made": {"ledger": {"dataset": "sales", "entry": 7, "hash": it.hash}}
@@ -211,10 +219,10 @@ def test_a_document_that_contradicts_the_entry_that_paid_for_it_is_not_shown(
 ) -> None:
     """Its hash is that of the settlement: whoever can write to the database can settle anything."""
     honest = account.of(key="two").reserve_for(ASKED)
-    honest.settle(Fraction(1, 4), _release(honest.entry))
+    honest.settle(Cost.pure(Fraction(1, 4)), _release(honest.entry))
     assert account.paid("a question") == _release(honest.entry)
     forged = account.of(key="one").reserve_for(ASKED)
-    forged.settle(Fraction(1, 4), _release(forged.entry, **LIES[lie](forged.entry)))
+    forged.settle(Cost.pure(Fraction(1, 4)), _release(forged.entry, **LIES[lie](forged.entry)))
     for show in (
         lambda: account.paid("a question"),
         lambda: account.document(3),
@@ -232,7 +240,7 @@ def test_a_document_that_contradicts_the_entry_that_paid_for_it_is_not_shown(
 def test_a_document_of_an_entry_that_was_edited_is_not_shown(
     account: LedgerAccount, number: int
 ) -> None:
-    account.of(key="one").reserve_for(ASKED).settle(HALF, "a document")
+    account.of(key="one").reserve_for(ASKED).settle(Cost.pure(HALF), "a document")
     with account.ledger._store.engine.begin() as connection:
         edit = f"UPDATE dpgap_entries SET hash = 'f00d' WHERE number = {number}"
         connection.execute(sql.text(edit))
@@ -242,7 +250,7 @@ def test_a_document_of_an_entry_that_was_edited_is_not_shown(
 
 def test_documents_without_entries_are_told_wherever_they_are(account: LedgerAccount) -> None:
     ledger = account.ledger
-    account.of(key="one").reserve_for(ASKED).settle(HALF, "a document")
+    account.of(key="one").reserve_for(ASKED).settle(Cost.pure(HALF), "a document")
     statement = "INSERT INTO dpgap_documents (dataset, number, document) VALUES (:name, :at, '{}')"
     with ledger._store.engine.begin() as connection:
         for name, at in (("sales", 7), ("gone", 2)):
@@ -260,7 +268,7 @@ def test_documents_without_entries_are_told_wherever_they_are(account: LedgerAcc
 
 def test_a_document_that_was_made_bytes_is_told_like_any_other_edit(tmp_path: Path) -> None:
     account = Ledger(f"sqlite:///{tmp_path}/budget.db").create("sales", 1)
-    account.of(key="one").reserve_for(ASKED).settle(HALF, "a document")
+    account.of(key="one").reserve_for(ASKED).settle(Cost.pure(HALF), "a document")
     with account.ledger._store.engine.begin() as connection:
         bytes_of_it = "UPDATE dpgap_documents SET document = CAST(document AS BLOB)"
         connection.execute(sql.text(bytes_of_it))
@@ -272,7 +280,7 @@ def test_a_document_that_was_made_bytes_is_told_like_any_other_edit(tmp_path: Pa
 def test_a_document_that_was_put_to_another_question_is_not_shown_as_its_answer(
     account: LedgerAccount,
 ) -> None:
-    account.of(key="one").reserve_for(ASKED).settle(HALF, "a document")
+    account.of(key="one").reserve_for(ASKED).settle(Cost.pure(HALF), "a document")
     with account.ledger._store.engine.begin() as connection:
         connection.execute(sql.text("UPDATE dpgap_documents SET identity = 'another question'"))
     with pytest.raises(dpgap.LedgerError, match=r"does not agree with|was edited: see"):
@@ -286,7 +294,7 @@ def test_a_release_that_is_settled_during_a_check_is_no_flaw(
 
     def settle_then(ledger: Ledger, dataset: str) -> Any:
         book = read(ledger, dataset)
-        account.of(key="one").reserve_for(ASKED).settle(HALF, "a document")
+        account.of(key="one").reserve_for(ASKED).settle(Cost.pure(HALF), "a document")
         return book
 
     monkeypatch.setattr(Ledger, "entries", settle_then)
@@ -298,18 +306,17 @@ def test_an_empty_key_is_refused_rather_than_left_out(account: LedgerAccount) ->
         account.of(key="")
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [Request(-HALF, "top 1"), Request(Fraction(0), "top 1"), Request(HALF, "top 1", delta=-HALF)],
-)
-def test_a_charge_below_nothing_is_refused(account: LedgerAccount, wrong: Request) -> None:
-    with pytest.raises(ValueError, match=r"must be greater than 0|must not be less than 0"):
-        account.reserve_for(wrong)
+@pytest.mark.parametrize(("wrong", "error"), [(NOTHING, ValueError), (HALF, TypeError)])
+def test_a_charge_of_nothing_and_a_bare_number_are_refused(
+    account: LedgerAccount, wrong: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match="cost must be"):
+        account.reserve_for(Request(wrong, "top 1"))
     assert len(account.ledger.entries("sales")) == 1
 
 
 def test_what_an_account_was_told_before_stays_told(account: LedgerAccount) -> None:
-    account.of("ann").of(reason="the report").of(key="one").reserve(HALF, "top 1")
+    account.of("ann").of(reason="the report").of(key="one").reserve(Cost.pure(HALF), "top 1")
     entry = account.ledger.entries("sales")[1]
     assert (entry.person, entry.reason, entry.key) == ("ann", "the report", "one")
 
@@ -328,25 +335,27 @@ def test_an_account_that_is_no_archive_is_told_two_things_as_before() -> None:
 def test_a_delta_is_charged_and_covered_like_an_epsilon(url: str) -> None:
     account = Ledger(url).create("sales", 1, delta="1e-6")
     tiny = Fraction(1, 10**6)
-    account.reserve_for(Request(HALF, "top 1", delta=tiny)).settle(Fraction(1, 4))
+    account.reserve_for(Request(Cost.pure(HALF, tiny), "top 1")).settle(
+        Cost.pure(Fraction(1, 4), tiny)
+    )
     assert account.balance.left.delta == 0
     with pytest.raises(
         dpgap.BudgetExhausted, match=r"δ = 10⁻⁶, spent .*δ = 10⁻⁶, .* requested .*δ = 10⁻⁹"
     ):
-        account.reserve_for(Request(HALF, "top 1", delta=tiny / 1000))
-    account.reserve(HALF, "a pure one")
+        account.reserve_for(Request(Cost.pure(HALF, tiny / 1000), "top 1"))
+    account.reserve(Cost.pure(HALF), "a pure one")
     assert account.ledger.verify() == []
 
 
 def test_a_request_whose_process_may_be_dead_is_not_said_to_run(account: LedgerAccount) -> None:
-    account.of("ann", key="one").reserve_for(Request(HALF, "top 1"))
+    account.of("ann", key="one").reserve_for(Request(Cost.pure(HALF), "top 1"))
     words = "as entry 1, and is under way, or was interrupted: it is never charged again"
     with pytest.raises(AlreadyCharged, match=words):
-        account.of("ann", key="one").reserve_for(Request(HALF, "top 1"))
+        account.of("ann", key="one").reserve_for(Request(Cost.pure(HALF), "top 1"))
 
 
 def test_a_question_that_somebody_else_asks_just_now_can_be_joined(account: LedgerAccount) -> None:
-    asked = Request(HALF, "top 1", identity="f00d")
+    asked = Request(Cost.pure(HALF), "top 1", identity="f00d")
     reservation = account.of("ann", key="one").reserve_for(asked)
     joining = account.of("bob", key="two", joins=True)
     with pytest.raises(
@@ -354,11 +363,11 @@ def test_a_question_that_somebody_else_asks_just_now_can_be_joined(account: Ledg
     ) as before:
         joining.reserve_for(asked)
     assert (before.value.answered.entry, before.value.answered.document) == (1, None)
-    reservation.settle(HALF, "a document")
+    reservation.settle(Cost.pure(HALF), "a document")
     with pytest.raises(AlreadyCharged) as before:
         joining.reserve_for(asked)
     assert before.value.answered.document == "a document"
-    other = Request(HALF, "top 1", identity="beef")
+    other = Request(Cost.pure(HALF), "top 1", identity="beef")
     with pytest.raises(KeyUsed, match="used for another request, 'top 1'"):
         joining.reserve_for(other)
     assert account.of("bob", key="three", joins=True).reserve_for(other).entry.number == 4
@@ -377,7 +386,7 @@ def test_a_question_that_somebody_else_asks_just_now_can_be_joined(account: Ledg
 def test_what_broke_off_is_joined_by_nobody(
     account: LedgerAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, joining = Request(HALF, "top 1", identity="f00d"), account.of(joins=True)
+    asked, joining = Request(Cost.pure(HALF), "top 1", identity="f00d"), account.of(joins=True)
     joining.reserve_for(asked)
     account.ledger.steward("sales").write_off(1, reason="the machine died")
     assert joining.reserve_for(asked).entry.number == 3
@@ -388,7 +397,7 @@ def test_what_broke_off_is_joined_by_nobody(
 def test_a_clock_that_is_ahead_blocks_a_question_for_nobody(
     account: LedgerAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, joining = Request(HALF, "top 1", identity="f00d"), account.of(joins=True)
+    asked, joining = Request(Cost.pure(HALF), "top 1", identity="f00d"), account.of(joins=True)
     joining.reserve_for(asked)
     monkeypatch.setattr("dpgap.budget.requests.datetime", _AnHourBack)
     assert joining.reserve_for(asked).entry.number == 2
@@ -402,9 +411,9 @@ class _AnHourBack:
 
 def test_a_long_book_is_read_in_parts(account: LedgerAccount) -> None:
     for number in range(5):
-        reservation = account.reserve(HALF, f"number {number}")
+        reservation = account.reserve(Cost.pure(HALF), f"number {number}")
         if number != 3:
-            reservation.settle(HALF)
+            reservation.settle(Cost.pure(HALF))
     seen, before = [], None
     while part := account.requests(2, before):
         seen += [(entry.purpose, ended is not None) for entry, ended in reversed(part)]

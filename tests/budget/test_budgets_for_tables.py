@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dpgap.budget.account import RefusedRequest, Request
+from dpgap.budget.cost import Cost
 from dpgap.budget.ledger import Ledger, LedgerAccount
 from dpgap.budget.requests import refuse_contradiction, stated_facts
 
@@ -57,8 +58,10 @@ def account(url: str) -> LedgerAccount:
 
 
 def _ask(account: LedgerAccount, **facts: Any) -> None:
-    request = Request(Fraction(1, 4), "top 10 of product by customer", facts=FACTS | facts)
-    account.reserve_for(request).settle(Fraction(1, 4))
+    request = Request(
+        Cost.pure(Fraction(1, 4)), "top 10 of product by customer", facts=FACTS | facts
+    )
+    account.reserve_for(request).settle(Cost.pure(Fraction(1, 4)))
 
 
 def test_a_column_that_does_not_state_its_type_contradicts_none(account: LedgerAccount) -> None:
@@ -88,7 +91,7 @@ def test_what_contradicts_is_refused_before_any_charge(account: LedgerAccount, w
 
 def test_what_is_not_said_contradicts_nothing(account: LedgerAccount) -> None:
     _ask(account, table=None, columns=[])
-    account.reserve(Fraction(1, 4), "a bare array").settle(Fraction(1, 4))
+    account.reserve(Cost.pure(Fraction(1, 4)), "a bare array").settle(Cost.pure(Fraction(1, 4)))
     assert account.spent == Fraction(1, 2)
 
 

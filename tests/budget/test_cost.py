@@ -102,7 +102,7 @@ def test_a_limit_covers_exactly_what_leaves_something_or_nothing(limit: Limit, c
         assert (left.amount, left.delta) == (limit.amount - number, limit.delta - cost.delta)
         assert limit.raised_to(cost) == limit
     assert limit.raised_to(cost).covers(cost)
-    assert limit.renewed(cost, HALF).left(cost).amount == HALF
+    assert limit.renewed(cost, Limit(limit.currency, HALF)).left(cost).amount == HALF
 
 
 def test_a_budget_in_epsilon_refuses_noise_that_has_none() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dpgap.budget.cost import Cost
 from dpgap.budget.entries import hash_of
 from dpgap.budget.ledger import Ledger, LedgerAccount, verify_export
 from dpgap.budget.store import Rows
@@ -27,13 +28,17 @@ def account(url: str, monkeypatch: pytest.MonkeyPatch) -> LedgerAccount:
     monkeypatch.setattr(Ledger, "_author", at_noon)
     monkeypatch.setattr(Rows, "now", lambda _: f"{day[0]}T12:00:00.000000+00:00")
     account = Ledger(url).create("sales", 2)
-    account.of("ann").reserve(EIGHTH, "in September").settle(EIGHTH, "a document of September")
+    account.of("ann").reserve(Cost.pure(EIGHTH), "in September").settle(
+        Cost.pure(EIGHTH), "a document of September"
+    )
     day[0] = "2026-10-31"
-    account.of("bob").reserve(EIGHTH, "in October").settle(EIGHTH / 2, "a document of October")
-    late = account.of("ann").reserve(4 * EIGHTH, "from October to November")
+    account.of("bob").reserve(Cost.pure(EIGHTH), "in October").settle(
+        Cost.pure(EIGHTH / 2), "a document of October"
+    )
+    late = account.of("ann").reserve(Cost.pure(4 * EIGHTH), "from October to November")
     day[0] = "2026-11-01"
-    account.of("ann").reserve(EIGHTH, "in November").settle(EIGHTH)
-    late.settle(2 * EIGHTH, "a late document")
+    account.of("ann").reserve(Cost.pure(EIGHTH), "in November").settle(Cost.pure(EIGHTH))
+    late.settle(Cost.pure(2 * EIGHTH), "a late document")
     return account
 
 
@@ -143,7 +148,9 @@ def _reseal(entry: dict[str, Any], old: str, new: str) -> None:
             "sales: entry 7 was edited: it does not match its hash",
         ),
         (
-            lambda it: _reseal(it["entries"][1], '"held":["1/2","0"]', '"held":["1/4","0"]'),
+            lambda it: _reseal(
+                it["entries"][1], '"held":["1/2","1/8","0"]', '"held":["1/4","1/8","0"]'
+            ),
             "sales: entry 7 does not add up",
         ),
         (
@@ -174,9 +181,9 @@ def test_an_export_that_was_edited_shows_it(
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ('"used":["3/16","0"]', '"used":["1/8","0"]'),
-        ('"held":["1/2","0"]', '"held":["1/4","0"]'),
-        ('"person_spent":["5/8","0"]', '"person_spent":["1/4","0"]'),
+        ('"used":["3/16",', '"used":["1/8",'),
+        ('"held":["1/2","1/8","0"]', '"held":["1/4","1/8","0"]'),
+        ('"person_spent":["5/8",', '"person_spent":["1/4",'),
     ],
 )
 def test_the_first_entry_of_a_person_in_a_part_adds_up(

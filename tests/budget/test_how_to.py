@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dpgap.budget.cost import Cost
 from dpgap.budget.ledger import Ledger, LedgerError
 from pages import ROOT, agree, blocks
 
@@ -50,12 +51,12 @@ def test_a_ledger_is_backed_up_and_restored(
 ) -> None:
     ledger, restored = map(Ledger, databases)
     account = ledger.create("sales", 2)
-    account.reserve(HALF, "top 1").settle(HALF, "a document")
+    account.reserve(Cost.pure(HALF), "top 1").settle(Cost.pure(HALF), "a document")
     _run_page("backup.md", postgres, tmp_path, LEDGER=databases[0], RESTORED=databases[1])
     assert restored.entries("sales") == ledger.entries("sales")
     assert restored.verify(head=account.head) == []
     assert restored.account("sales").document(1) == "a document"
-    restored.account("sales").reserve(HALF, "it goes on").settle(HALF)
+    restored.account("sales").reserve(Cost.pure(HALF), "it goes on").settle(Cost.pure(HALF))
     assert restored.verify() == []
 
 
@@ -74,10 +75,10 @@ def test_a_role_whose_rights_are_taken_away_charges_nothing_more(
             connection.exec_driver_sql(statement)
     hers = Ledger(address.render_as_string(hide_password=False)).account("sales")
     try:
-        hers.reserve(HALF, "she may")
+        hers.reserve(Cost.pure(HALF), "she may")
         _run_page("rights.md", postgres, tmp_path, LEDGER=databases[0])
         with pytest.raises(LedgerError, match="nothing is released or changed without it"):
-            hers.reserve(HALF, "she may not")
+            hers.reserve(Cost.pure(HALF), "she may not")
     finally:
         with ledger._store.engine.begin() as connection:
             connection.exec_driver_sql("DROP OWNED BY ann")

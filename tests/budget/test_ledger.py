@@ -12,7 +12,8 @@ import sqlalchemy as sql
 from sqlalchemy.exc import OperationalError
 
 import dpgap
-from dpgap.budget.account import UNIT, Request
+from dpgap.budget.account import Request
+from dpgap.budget.cost import UNIT, Cost
 from dpgap.budget.ledger import Ledger, LedgerError
 from dpgap.budget.store import trouble
 
@@ -34,21 +35,23 @@ def test_a_release_is_recorded_with_who_what_when_and_parameters(url: str) -> No
 
 
 def test_the_book_does_not_say_how_long_drawing_took(url: str) -> None:
-    Ledger(url).create("sales", epsilon=1).reserve(Fraction(1, 2), "slow").settle(Fraction(1, 2))
+    Ledger(url).create("sales", epsilon=1).reserve(Cost.pure(Fraction(1, 2)), "slow").settle(
+        Cost.pure(Fraction(1, 2))
+    )
     _, reserved, settled = Ledger(url).entries("sales")
     assert settled.at == reserved.at
 
 
 def test_a_release_that_the_budget_cannot_cover_is_refused_with_all_four_figures(url: str) -> None:
     account = Ledger(url).create("sales", 1)
-    account.reserve(Fraction(1, 2), "settled").settle(Fraction(1, 4))
-    account.reserve(Fraction(1, 8), "broken off")
+    account.reserve(Cost.pure(Fraction(1, 2)), "settled").settle(Cost.pure(Fraction(1, 4)))
+    account.reserve(Cost.pure(Fraction(1, 8)), "broken off")
     with pytest.raises(dpgap.BudgetExhausted) as refusal:
         dpgap.NoisyMax(epsilon=0.75).release([1, 2], account=account)
     for figure in ("total ε = 1,", "spent ε = 0.25,", "reserved ε = 0.125,", "requested ε = 0.75"):
         assert figure in str(refusal.value)
     assert len(account.ledger.entries("sales")) == 4
-    account.reserve(Fraction(5, 8), "exactly what is left")
+    account.reserve(Cost.pure(Fraction(5, 8)), "exactly what is left")
     assert account.remaining == 0
 
 
@@ -72,20 +75,20 @@ def test_a_reservation_that_is_never_settled_stays_spent(url: str) -> None:
 
 def test_a_tiny_charge_counts_in_full(url: str) -> None:
     account = Ledger(url).create("sales", 1)
-    account.reserve(Fraction(1) - Fraction(1, 10**30), "nearly all")
-    account.reserve(Fraction(1, 10**30), "the rest")
+    account.reserve(Cost.pure(Fraction(1) - Fraction(1, 10**30)), "nearly all")
+    account.reserve(Cost.pure(Fraction(1, 10**30)), "the rest")
     with pytest.raises(dpgap.BudgetExhausted):
-        account.reserve(Fraction(1, 10**30), "a little more")
+        account.reserve(Cost.pure(Fraction(1, 10**30)), "a little more")
 
 
 def test_a_reservation_is_settled_once_and_never_above_what_was_reserved(url: str) -> None:
     account = Ledger(url).create("sales", 1)
-    reservation = account.reserve(Fraction(1, 2), "a release")
-    with pytest.raises(ValueError, match=r"at most the 0\.5 that was reserved"):
-        reservation.settle(Fraction(2, 3))
-    reservation.settle(Fraction(1, 4))
+    reservation = account.reserve(Cost.pure(Fraction(1, 2)), "a release")
+    with pytest.raises(ValueError, match=r"at most what was reserved, ε = 0\.5, not ε = 2/3"):
+        reservation.settle(Cost.pure(Fraction(2, 3)))
+    reservation.settle(Cost.pure(Fraction(1, 4)))
     with pytest.raises(LedgerError, match="settled once"):
-        reservation.settle(Fraction(0))
+        reservation.settle(Cost.pure(Fraction(0)))
     assert account.spent == Fraction(1, 4)
 
 
@@ -103,7 +106,7 @@ def test_a_budget_is_opened_once_and_must_exist_before_it_is_used(url: str) -> N
 def test_data_sets_have_books_of_their_own(url: str) -> None:
     ledger = Ledger(url)
     sales, clinic = ledger.create("sales", 1), ledger.create("clinic", 2)
-    sales.reserve(Fraction(1), "everything")
+    sales.reserve(Cost.pure(Fraction(1)), "everything")
     assert clinic.remaining == 2
     assert ledger.verify() == []
 
@@ -203,7 +206,9 @@ def test_only_lasting_ledgers_are_accepted(url: str) -> None:
 def test_names_that_look_the_same_are_one_budget(url: str) -> None:
     ledger = Ledger(url)
     ledger.create("caf\u00e9", 1)
-    ledger.account("cafe\u0301").reserve(Fraction(1), "all").settle(Fraction(1))
+    ledger.account("cafe\u0301").reserve(Cost.pure(Fraction(1)), "all").settle(
+        Cost.pure(Fraction(1))
+    )
     assert ledger.account("caf\u00e9").remaining == 0
 
 
@@ -224,7 +229,7 @@ def _edit(url: str, statement: str) -> None:
     "edit",
     [
         "UPDATE dpgap_entries SET body = replace(body, '1/4', '1/5') WHERE number = 1",
-        "UPDATE dpgap_entries SET body = replace(body, '[\"1\"', '[\"9\"') WHERE number = 0",
+        "UPDATE dpgap_entries SET body = replace(body, 'n\",\"1', 'n\",\"9') WHERE number = 0",
         "UPDATE dpgap_entries SET body = replace(body, 'who', 'why') WHERE number = 2",
         "UPDATE dpgap_entries SET body = body || ' ' WHERE number = 3",
         "UPDATE dpgap_entries SET body = '{}' WHERE number = 4",
@@ -243,9 +248,9 @@ def _edit(url: str, statement: str) -> None:
 )
 def test_an_edited_entry_is_noticed(url: str, edit: str) -> None:
     account = Ledger(url).create("sales", 1)
-    account.reserve(Fraction(1, 4), "a release").settle(Fraction(1, 8))
-    request = Request(Fraction(1, 4), "a release", identity="a question")
-    account.reserve_for(request).settle(Fraction(1, 8), "a document")
+    account.reserve(Cost.pure(Fraction(1, 4)), "a release").settle(Cost.pure(Fraction(1, 8)))
+    request = Request(Cost.pure(Fraction(1, 4)), "a release", identity="a question")
+    account.reserve_for(request).settle(Cost.pure(Fraction(1, 8)), "a document")
     assert account.ledger.verify("sales") == []
     _edit(url, edit)
     try:
@@ -257,9 +262,9 @@ def test_an_edited_entry_is_noticed(url: str, edit: str) -> None:
 
 def test_a_truncated_ledger_is_noticed_by_a_head_noted_earlier(url: str) -> None:
     account = Ledger(url).create("sales", 1)
-    account.reserve(Fraction(1, 4), "one").settle(Fraction(1, 4))
+    account.reserve(Cost.pure(Fraction(1, 4)), "one").settle(Cost.pure(Fraction(1, 4)))
     head = account.head
-    account.reserve(Fraction(1, 4), "two").settle(Fraction(1, 4))
+    account.reserve(Cost.pure(Fraction(1, 4)), "two").settle(Cost.pure(Fraction(1, 4)))
     assert account.ledger.verify("sales", head=head) == []
     later = account.head
     _edit(url, "DELETE FROM dpgap_entries WHERE number > 2")
@@ -282,15 +287,15 @@ def test_heads_of_all_books_can_be_stated_for_one(url: str) -> None:
 
 def test_an_edited_last_entry_stops_all_spending(url: str) -> None:
     account = Ledger(url).create("sales", 1)
-    account.reserve(Fraction(1), "everything")
+    account.reserve(Cost.pure(Fraction(1)), "everything")
     _edit(url, 'UPDATE dpgap_entries SET body = replace(body, \'"held":["1"\', \'"held":["0"\')')
     with pytest.raises(LedgerError, match="was edited"):
-        account.reserve(Fraction(1), "everything again")
+        account.reserve(Cost.pure(Fraction(1)), "everything again")
 
 
 def test_a_reservation_does_not_survive_a_restored_copy(url: str) -> None:
     account = Ledger(url).create("sales", 1)
-    reservation = account.reserve(Fraction(1), "everything")
+    reservation = account.reserve(Cost.pure(Fraction(1)), "everything")
     _edit(url, "DELETE FROM dpgap_entries WHERE number = 1")
     with pytest.raises(LedgerError, match="was rewritten"):
-        reservation.settle(Fraction(0))
+        reservation.settle(Cost.pure(Fraction(0)))

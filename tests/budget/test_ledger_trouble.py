@@ -12,6 +12,7 @@ from sqlalchemy.engine import Engine
 
 import dpgap
 from dpgap.budget.account import UnsettledWarning
+from dpgap.budget.cost import Cost
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
 from seams import WatchedBits, bits_are
 
@@ -57,7 +58,7 @@ def test_a_full_disk_refuses_the_release_and_loses_no_entry(
 ) -> None:
     def fill() -> None:
         for _ in range(1000):
-            account.reserve(Fraction(1, 10**6), "a release " * 100)
+            account.reserve(Cost.pure(Fraction(1, 10**6)), "a release " * 100)
 
     with pytest.raises(LedgerError, match=r"no room left on the disk.* nothing is released"):
         fill()
@@ -173,7 +174,9 @@ def test_what_is_charged_is_on_the_disk_though_the_server_is_told_to_be_quick(
         seen.append(connection.exec_driver_sql("SHOW synchronous_commit").scalar())
 
     account = ledger.create("sales", 1)
-    account.reserve(Fraction(1, 2), "top 1").settle(Fraction(1, 2), "a document")
+    account.reserve(Cost.pure(Fraction(1, 2)), "top 1").settle(
+        Cost.pure(Fraction(1, 2)), "a document"
+    )
     ledger.steward("sales").close(reason="done")
     assert seen == ["on"] * 4
     postgres.psql(f"DROP DATABASE {name} WITH (FORCE);")
@@ -211,7 +214,9 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
         ledger.create("sales", 1, reason=anything)
     ledger.create("sales", 1)
     with pytest.raises(TypeError, match="nothing was written"):
-        ledger.account("sales").of("ann", reason=anything).reserve(Fraction(1, 2), "a question")
+        ledger.account("sales").of("ann", reason=anything).reserve(
+            Cost.pure(Fraction(1, 2)), "a question"
+        )
     with pytest.raises(TypeError, match="carry must be True or False"):
         ledger.steward("sales").renew(every="day", epsilon=1, carry=anything)
     assert ledger.verify("sales") == []

@@ -6,7 +6,7 @@ from threading import Barrier
 
 import pytest
 
-from dpgap.budget.account import Amount
+from dpgap.budget.cost import Cost, Limit
 from dpgap.budget.entries import Author, opening
 from dpgap.budget.ledger import Ledger, LedgerError
 
@@ -59,9 +59,11 @@ def test_look_alikes_that_exist_already_go_on(url: str) -> None:
     ledger.create("sales", 1)
     with ledger._store.creating() as rows:
         for name in ("sales ", "ｓａｌｅｓ"):
-            rows.append(opening(name, Amount(Fraction(2)), Author("ann@lab", "2025")))
+            rows.append(opening(name, Limit("epsilon", Fraction(2)), Author("ann@lab", "2025")))
     for name in ("sales ", "ｓａｌｅｓ"):
-        ledger.account(name).reserve(Fraction(1, 2), "a release").settle(Fraction(1, 2))
+        ledger.account(name).reserve(Cost.pure(Fraction(1, 2)), "a release").settle(
+            Cost.pure(Fraction(1, 2))
+        )
         assert ledger.account(name).remaining == Fraction(3, 2)
     assert ledger.account("sales").remaining == 1
     assert ledger.verify() == []

@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sql
 
 from dpgap.budget import store
+from dpgap.budget.cost import Cost
 from dpgap.budget.ledger import Ledger
 from dpgap.budget.requests import Quota
 from dpgap.budget.store import Outline
@@ -41,13 +42,15 @@ def _require_same(ledger: Ledger, dataset: str) -> None:
 def test_an_outline_says_what_all_entries_say(url: str) -> None:
     ledger = Ledger(url)
     sales = ledger.create("sales", 10)
-    ledger.create("other", 1).of("ann").reserve(TINY, "of another book")
+    ledger.create("other", 1).of("ann").reserve(Cost.pure(TINY), "of another book")
     steward = ledger.steward("sales").of("sue")
     steward.allow("eve", 3, reason="she asks nothing")
     for number in range(12):
-        reservation = sales.of(f"person {number % 3}").reserve(TINY * (number + 1), "asked")
+        reservation = sales.of(f"person {number % 3}").reserve(
+            Cost.pure(TINY * (number + 1)), "asked"
+        )
         if number % 4:
-            reservation.settle(TINY, "document" if number % 2 else None)
+            reservation.settle(Cost.pure(TINY), "document" if number % 2 else None)
         elif number % 3 == 0:
             steward.write_off(reservation.entry.number, reason="it died")
     steward.raise_to(11, reason="more")
@@ -69,9 +72,9 @@ def test_an_outline_reads_few_entries_of_a_long_book(
     ledger = Ledger(url)
     sales = ledger.create("sales", 10)
     for number in range(60):
-        reservation = sales.of(f"person {number % 2}").reserve(TINY, "asked")
+        reservation = sales.of(f"person {number % 2}").reserve(Cost.pure(TINY), "asked")
         if number % 20:
-            reservation.settle(TINY)
+            reservation.settle(Cost.pure(TINY))
     read: list[int] = []
     entry_of = store._entry
     monkeypatch.setattr(
@@ -89,7 +92,9 @@ def test_no_list_of_a_few_requests_looks_at_the_whole_book(folder: Path) -> None
     ledger = Ledger(f"sqlite:///{folder}/budget.db")
     sales = ledger.create("sales", 10)
     for _ in range(4):
-        sales.of("ann", quota=Quota(9, 9, 9)).reserve(TINY, "asked").settle(TINY)
+        sales.of("ann", quota=Quota(9, 9, 9)).reserve(Cost.pure(TINY), "asked").settle(
+            Cost.pure(TINY)
+        )
     plans: list[str] = []
 
     def explain(connection: Any, cursor: Any, statement: str, given: Any, *_: Any) -> None:
@@ -99,7 +104,7 @@ def test_no_list_of_a_few_requests_looks_at_the_whole_book(folder: Path) -> None
 
     sql.event.listen(ledger._store.engine, "before_cursor_execute", explain)
     assert len(sales.requests(2)) == 2
-    sales.of("ann", quota=Quota(9, 9, 9)).reserve(TINY, "asked").settle(TINY)
+    sales.of("ann", quota=Quota(9, 9, 9)).reserve(Cost.pure(TINY), "asked").settle(Cost.pure(TINY))
     ledger.people("sales")
     ledger.steward("sales").stale()
     searched = [plan for plan in plans if "dpgap_entries" in plan or plan.startswith("SEARCH")]

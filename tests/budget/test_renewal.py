@@ -12,7 +12,8 @@ import spenders
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpgap.budget.account import Amount, BudgetExhausted, Request
+from dpgap.budget.account import BudgetExhausted, Request
+from dpgap.budget.cost import Cost, Limit
 from dpgap.budget.entries import (
     NEVER,
     NEW_PERIOD,
@@ -71,23 +72,23 @@ def test_the_first_charge_of_a_week_renews_the_budget_once_and_what_was_left_lap
     account: LedgerAccount, steward: Steward, clock: Clock
 ) -> None:
     steward.renew(every="week", epsilon=1, reason="a report a week")
-    account.reserve(QUARTER, "in the first week").settle(QUARTER)
+    account.reserve(Cost.pure(QUARTER), "in the first week").settle(Cost.pure(QUARTER))
     clock("2026-11-22")
     assert account.remaining == Fraction(3, 4)
     clock("2026-11-23")
     assert (account.remaining, account.total) == (1, Fraction(5, 4))
     assert NEW_PERIOD not in _kinds(account), "only a charge renews"
-    account.reserve(HALF, "the first charge")
-    account.reserve(QUARTER, "the second")
+    account.reserve(Cost.pure(HALF), "the first charge")
+    account.reserve(Cost.pure(QUARTER), "the second")
     assert _kinds(account)[4:] == [NEW_PERIOD, "reserve", "reserve"]
     begun = account.ledger.entries("sales")[4]
     assert begun.at == "2026-11-23T12:00:00.000000+00:00", "the time is the database's"
-    assert (begun.charge, begun.person) == (Amount(Fraction(1)), "")
+    assert (begun.amount, begun.person) == (Limit("epsilon", Fraction(1)), "")
     assert (account.remaining, account.total) == (QUARTER, Fraction(5, 4))
     with pytest.raises(
         BudgetExhausted, match=r"requested ε = 1\. The next week begins on 2026-11-30"
     ):
-        account.reserve(Fraction(1), "more than the week has")
+        account.reserve(Cost.pure(Fraction(1)), "more than the week has")
     assert account.ledger.verify() == []
 
 
@@ -95,11 +96,11 @@ def test_what_was_left_is_kept_if_it_is_to_carry_and_a_week_without_a_charge_add
     account: LedgerAccount, steward: Steward, clock: Clock
 ) -> None:
     steward.renew(every="week", epsilon=HALF, carry=True)
-    reservation = account.reserve(Fraction(1), "under way")
+    reservation = account.reserve(Cost.pure(Fraction(1)), "under way")
     clock("2026-12-09")  # three weeks later
-    account.reserve(QUARTER, "the first charge since")
+    account.reserve(Cost.pure(QUARTER), "the first charge since")
     assert account.remaining == QUARTER
-    reservation.settle(HALF)
+    reservation.settle(Cost.pure(HALF))
     assert account.remaining == Fraction(3, 4), "what comes back is kept, too"
     assert account.ledger.verify() == []
 
@@ -108,14 +109,14 @@ def test_what_an_older_period_gives_back_lapses(
     account: LedgerAccount, steward: Steward, clock: Clock
 ) -> None:
     steward.renew(every="week", epsilon=1)
-    old = account.of("ann").reserve(Fraction(3, 4), "over the week's end")
+    old = account.of("ann").reserve(Cost.pure(Fraction(3, 4)), "over the week's end")
     clock("2026-11-24")
-    new = account.of("ann").reserve(HALF, "of the new week")
+    new = account.of("ann").reserve(Cost.pure(HALF), "of the new week")
     assert account.remaining == HALF
-    old.settle(QUARTER)
+    old.settle(Cost.pure(QUARTER))
     assert account.remaining == HALF, "it lapsed with the week that it was reserved in"
-    assert account.ledger.people("sales")[0].person_spent == Amount(Fraction(3, 4))
-    new.settle(QUARTER)
+    assert account.ledger.people("sales")[0].person_spent.epsilon == Fraction(3, 4)
+    new.settle(Cost.pure(QUARTER))
     assert account.remaining == Fraction(3, 4)
     assert (account.spent, account.reserved) == (HALF, 0)
     assert account.ledger.verify() == []
@@ -124,17 +125,17 @@ def test_what_an_older_period_gives_back_lapses(
 def test_an_answer_is_shown_again_in_the_period_that_paid_for_it(
     account: LedgerAccount, steward: Steward, clock: Clock
 ) -> None:
-    asked = Request(QUARTER, "a report", identity="a question")
-    account.of("ann").reserve_for(asked).settle(QUARTER, "before it renewed")
+    asked = Request(Cost.pure(QUARTER), "a report", identity="a question")
+    account.of("ann").reserve_for(asked).settle(Cost.pure(QUARTER), "before it renewed")
     steward.renew(every="week", epsilon=1)
     over_the_end = account.of("ann", joins=False).reserve_for(asked)
     clock("2026-11-22")
     assert account.paid("a question") == "before it renewed"
     clock("2026-11-23")
     assert account.paid("a question") is None
-    over_the_end.settle(QUARTER, "of the last week")
+    over_the_end.settle(Cost.pure(QUARTER), "of the last week")
     assert account.paid("a question") is None
-    account.of("ann").reserve_for(asked).settle(QUARTER, "of this week")
+    account.of("ann").reserve_for(asked).settle(Cost.pure(QUARTER), "of this week")
     assert account.paid("a question") == "of this week"
     clock("2026-11-30")
     assert account.paid("a question") is None
@@ -146,11 +147,11 @@ def test_what_lapsed_does_not_come_back_when_renewal_stops(
     account: LedgerAccount, steward: Steward, clock: Clock
 ) -> None:
     steward.renew(every="week", epsilon=1)
-    old = account.reserve(Fraction(3, 4), "over the week's end")
+    old = account.reserve(Cost.pure(Fraction(3, 4)), "over the week's end")
     clock("2026-11-24")
-    account.reserve(HALF, "of the new week")
+    account.reserve(Cost.pure(HALF), "of the new week")
     assert str(steward.renew(every=NEVER, reason="enough").period) == NEVER
-    old.settle(QUARTER)
+    old.settle(Cost.pure(QUARTER))
     clock("2026-12-24")
     assert account.remaining == HALF
     with pytest.raises(ValueError, match="is not renewed now"):
@@ -162,11 +163,11 @@ def test_an_answer_of_the_last_period_that_is_settled_late_hides_no_answer_of_th
     account: LedgerAccount, steward: Steward, clock: Clock
 ) -> None:
     steward.renew(every="week", epsilon=1, reason="a report a week")
-    asked = Request(QUARTER, "how many", identity="a question")
+    asked = Request(Cost.pure(QUARTER), "how many", identity="a question")
     late = account.reserve_for(asked)
     clock("2026-11-24")
-    account.reserve_for(asked).settle(QUARTER, "of this week")
-    late.settle(QUARTER, "of last week")
+    account.reserve_for(asked).settle(Cost.pure(QUARTER), "of this week")
+    late.settle(Cost.pure(QUARTER), "of last week")
     assert account.paid("a question") == "of this week"
     clock("2026-12-01")
     assert account.paid("a question") is None
@@ -176,12 +177,12 @@ def test_a_machine_whose_clock_is_late_pays_once_in_a_period(
     account: LedgerAccount, steward: Steward, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steward.renew(every="week", epsilon=1, reason="a report a week")
-    asked = Request(QUARTER, "how many", identity="a question")
-    account.reserve_for(asked).settle(QUARTER, "of last week")
+    asked = Request(Cost.pure(QUARTER), "how many", identity="a question")
+    account.reserve_for(asked).settle(Cost.pure(QUARTER), "of last week")
     clock("2026-11-22")
     monkeypatch.setattr(Rows, "now", lambda _: "2026-11-23T00:00:01.000000+00:00")
     assert account.paid("a question") is None
-    account.reserve_for(asked).settle(QUARTER, "of this week")
+    account.reserve_for(asked).settle(Cost.pure(QUARTER), "of this week")
     assert account.paid("a question") == "of this week"
 
 
@@ -200,24 +201,26 @@ def test_a_clock_that_goes_back_renews_nothing(
     steward.renew(every="day", epsilon=1)
     for day in ("2026-11-19", "2026-11-18", "2026-10-01", "2026-11-19"):
         clock(day)
-        account.reserve(QUARTER, "a charge")
+        account.reserve(Cost.pure(QUARTER), "a charge")
         assert _kinds(account).count(NEW_PERIOD) == 1
     assert account.remaining == 0
     clock("2026-11-01")
     steward.renew(every="week", epsilon=1)
     clock("2026-11-19")
     with pytest.raises(BudgetExhausted):
-        account.reserve(QUARTER, "a new rhythm, set by a clock that went back, renews no sooner")
+        account.reserve(
+            Cost.pure(QUARTER), "a new rhythm, set by a clock that went back, renews no sooner"
+        )
 
 
 def test_a_raised_total_does_not_lapse_with_the_week_before(
     account: LedgerAccount, steward: Steward, clock: Clock
 ) -> None:
     steward.renew(every="week", epsilon=1)
-    account.reserve(Fraction(1), "all of it").settle(Fraction(1))
+    account.reserve(Cost.pure(Fraction(1)), "all of it").settle(Cost.pure(Fraction(1)))
     clock("2026-11-23")
     assert steward.raise_to(3, reason="twice as much this week").remaining == 2
-    account.reserve(Fraction(2), "all of this week")
+    account.reserve(Cost.pure(Fraction(2)), "all of this week")
     clock("2026-11-30")
     assert account.remaining == 1
     assert account.ledger.verify() == []
@@ -227,10 +230,10 @@ def test_a_total_that_lapsed_altogether_breaks_nothing(
     account: LedgerAccount, steward: Steward, clock: Clock
 ) -> None:
     steward.renew(every="week", epsilon=1)
-    old = account.reserve(HALF, "over the week's end")
+    old = account.reserve(Cost.pure(HALF), "over the week's end")
     clock("2026-11-24")
     steward.lower_to(HALF, reason="nothing more this week")
-    old.settle(Fraction(0))
+    old.settle(Cost.pure(Fraction(0)))
     assert (account.total, account.remaining) == (0, 0)
     steward.allow("ann", HALF)
     clock("2026-12-01")
@@ -245,13 +248,13 @@ def test_delta_and_allowances_are_not_renewed_and_a_closed_budget_is_not(
     steward = account.ledger.steward("sales")
     steward.renew(every="month", epsilon=1)
     steward.allow("ann", HALF)
-    account.of("ann").reserve(HALF, "all that she may")
+    account.of("ann").reserve(Cost.pure(HALF), "all that she may")
     clock("2026-12-01")
-    assert account.of("bob").left == Amount(Fraction(1), Fraction(1, 10**6))
+    assert account.of("bob").left == Limit("epsilon", Fraction(1), Fraction(1, 10**6))
     with pytest.raises(BudgetExhausted, match="'ann' may spend"):
-        account.of("ann").reserve(QUARTER, "more")
+        account.of("ann").reserve(Cost.pure(QUARTER), "more")
     steward.close(reason="it is over")
-    assert account.left == Amount(Fraction(0))
+    assert account.left.is_empty
     with pytest.raises(ValueError, match="is closed: it is not renewed"):
         steward.renew(every="week", epsilon=1)
 
@@ -261,7 +264,7 @@ def test_delta_and_allowances_are_not_renewed_and_a_closed_budget_is_not(
     [
         ({"every": "year", "epsilon": 1}, "every must be one of 'day', 'week', 'month' or 'never'"),
         ({"every": "week"}, "epsilon must say what a period may cost"),
-        ({"every": "week", "epsilon": -1}, "epsilon must say what a period may cost"),
+        ({"every": "week", "epsilon": -1}, "epsilon and delta of a limit must not be less than 0"),
         ({"every": NEVER, "epsilon": 1}, "to stop the renewal, state none"),
     ],
 )
@@ -301,7 +304,7 @@ def test_a_period_begins_once_by_the_database_s_own_index(
 ) -> None:
     steward.renew(every="week", epsilon=1)
     clock("2026-11-25")
-    account.reserve(QUARTER, "the first charge")
+    account.reserve(Cost.pure(QUARTER), "the first charge")
     begun, _ = account.ledger.entries("sales")[-2:]
     again = replace(begun, actor="another writer, from the same entry").sealed()
     with (
@@ -314,15 +317,15 @@ def test_a_period_begins_once_by_the_database_s_own_index(
 
 def _renewal(every: str, epsilon: Fraction, carry: bool = False) -> Renewal:
     """How a budget is to be renewed; since when follows."""
-    return Renewal(every, epsilon, carry, "", None)
+    return Renewal(every, Limit("epsilon", epsilon), carry, "", None)
 
 
 def _renewed_book() -> list[Entry]:
     """A book that is opened, renewed weekly, charged, and begins a new week."""
     author = Author("ann@lab", "2026-11-18T12:00:00.000000+00:00")
-    book = [opening("sales", Amount(Fraction(1)), author)]
+    book = [opening("sales", Limit("epsilon", Fraction(1)), author)]
     book.append(following(Balance(book[-1]), "renew", author, period=_renewal("week", HALF)))
-    book.append(following(Balance(book[-1]), "reserve", author, charge=Amount(QUARTER)))
+    book.append(following(Balance(book[-1]), "reserve", author, charge=Cost.pure(QUARTER)))
     later = author._replace(at="2026-11-25T12:00:00.000000+00:00")
     return [*book, following(Balance(book[-1]), NEW_PERIOD, later)]
 
@@ -330,13 +333,13 @@ def _renewed_book() -> list[Entry]:
 @pytest.mark.parametrize(
     "forged",
     [
-        {"granted": Amount(Fraction(2))},
-        {"charge": Amount(Fraction(1))},
+        {"granted": Limit("epsilon", Fraction(2))},
+        {"charge": Cost.pure(Fraction(1))},
         {"key": "period\t2026-11-23"},
-        {"period": Renewal("week", Fraction(1), False, "2026-11-23", 3)},
-        {"period": Renewal("week", HALF, True, "2026-11-23", 3)},
-        {"period": Renewal("week", HALF, False, "2026-11-16", 3)},
-        {"period": Renewal("week", HALF, False, "2026-11-23", None)},
+        {"period": Renewal("week", Limit("epsilon", Fraction(1)), False, "2026-11-23", 3)},
+        {"period": Renewal("week", Limit("epsilon", HALF), True, "2026-11-23", 3)},
+        {"period": Renewal("week", Limit("epsilon", HALF), False, "2026-11-16", 3)},
+        {"period": Renewal("week", Limit("epsilon", HALF), False, "2026-11-23", None)},
         {"at": "2026-11-18T12:00:00.000000+00:00"},
         {"at": "2026-12-01T12:00:00.000000+00:00"},
         {"kind": "raise"},
@@ -349,11 +352,11 @@ def test_a_forged_renewal_does_not_add_up(forged: dict[str, object]) -> None:
     assert flaws(book) == ["entry 3 does not add up"]
 
 
-def test_a_renewal_that_takes_epsilon_away_does_not_add_up() -> None:
+def test_a_renewal_that_grants_nothing_does_not_add_up() -> None:
     book = _renewed_book()[:2]
     assert book[1].period is not None
-    period = replace(book[1].period, epsilon=-HALF)
-    book[1] = replace(book[1], charge=Amount(-HALF), period=period).sealed()
+    period = replace(book[1].period, grant=Limit("epsilon", Fraction(0)))
+    book[1] = replace(book[1], period=period).sealed()
     assert flaws(book) == ["entry 1 does not add up"]
 
 
@@ -377,7 +380,7 @@ def test_a_period_that_has_not_begun_is_a_flaw(
 ) -> None:
     steward.renew(every="week", epsilon=1)
     clock("2027-01-06")
-    account.reserve(QUARTER, "in a week that is yet to come")
+    account.reserve(Cost.pure(QUARTER), "in a week that is yet to come")
     clock("2026-11-25")
     assert account.ledger.verify() == [
         "sales: the newest period began on 2027-01-04, which is still to come"
@@ -386,7 +389,7 @@ def test_a_period_that_has_not_begun_is_a_flaw(
 
 def _kinds_after_a_wrong_clock(account: LedgerAccount, clock: Clock) -> list[str]:
     clock("2027-01-06")
-    account.reserve(QUARTER, "by a clock that is weeks ahead").settle(QUARTER)
+    account.reserve(Cost.pure(QUARTER), "by a clock that is weeks ahead").settle(Cost.pure(QUARTER))
     clock("2026-11-25")
     return _kinds(account)
 
@@ -405,12 +408,14 @@ def test_a_steward_begins_a_period_anew_after_a_wrong_clock(
     assert account.ledger.verify() == []
     assert account.remaining == (max(before, 1) if carry else 1), "of one week, not of two"
 
-    account.reserve(Fraction(1), "this week").settle(Fraction(1))
+    account.reserve(Cost.pure(Fraction(1)), "this week").settle(Cost.pure(Fraction(1)))
     clock("2026-12-02")
     assert account.remaining == (before if carry else 1)
-    account.reserve(HALF, "the next week, as ever").settle(HALF)
+    account.reserve(Cost.pure(HALF), "the next week, as ever").settle(Cost.pure(HALF))
     clock("2027-01-06")
-    account.reserve(QUARTER, "the week that began once by mistake").settle(QUARTER)
+    account.reserve(Cost.pure(QUARTER), "the week that began once by mistake").settle(
+        Cost.pure(QUARTER)
+    )
     assert _kinds(account).count(NEW_PERIOD) == 4
     assert account.ledger.verify() == []
 
@@ -447,13 +452,13 @@ def test_what_a_week_can_cost_counts_both_times_that_it_began(
 ) -> None:
     steward.renew(every="week", epsilon=1)
     clock("2026-11-24")
-    account.reserve(QUARTER, "this week").settle(QUARTER)
+    account.reserve(Cost.pure(QUARTER), "this week").settle(Cost.pure(QUARTER))
     _kinds_after_a_wrong_clock(account, clock)
     steward.begin_period(reason="the clock was six weeks ahead")
     outline = account.ledger.outline("sales")
     assert outline is not None
-    assert outline.limits["2026-11-23"] == 2
-    assert outline.limits["2027-01-04"] == 1
+    assert outline.limits["2026-11-23"].amount == 2
+    assert outline.limits["2027-01-04"].amount == 1
 
 
 TEN_YEARS_AHEAD = "2036-11-18"
@@ -464,19 +469,19 @@ def test_a_clock_that_is_years_ahead_begins_no_period(
 ) -> None:
     steward.renew(every="week", epsilon=1)
     clock("2026-11-24")
-    account.reserve(QUARTER, "this week").settle(QUARTER)
+    account.reserve(Cost.pure(QUARTER), "this week").settle(Cost.pure(QUARTER))
     before = account.ledger.entries("sales")
     clock(TEN_YEARS_AHEAD)
     if url.startswith("sqlite"):
         for act in (
-            lambda: account.reserve(QUARTER, "far ahead"),
+            lambda: account.reserve(Cost.pure(QUARTER), "far ahead"),
             lambda: steward.raise_to(9, reason="far ahead"),
         ):
             with pytest.raises(WrongClock, match="dpgap ledger begin-period"):
                 act()
         assert account.ledger.entries("sales") == before
         steward.begin_period(reason="nobody asked for ten years")
-    account.reserve(QUARTER, "both clocks agree, or a steward says so")
+    account.reserve(Cost.pure(QUARTER), "both clocks agree, or a steward says so")
     assert account.ledger.verify() == []
 
 
@@ -490,23 +495,23 @@ def test_an_act_of_a_steward_does_not_confirm_a_clock_that_is_years_ahead(
     steward.allow("ann", 1)
     assert account.balance.at.startswith(TEN_YEARS_AHEAD)
     with pytest.raises(WrongClock, match="after the newest period"):
-        account.reserve(QUARTER, "far ahead")
+        account.reserve(Cost.pure(QUARTER), "far ahead")
     clock("2026-11-25")
-    account.reserve(QUARTER, "the week after")
+    account.reserve(Cost.pure(QUARTER), "the week after")
 
 
 def test_a_late_settlement_does_not_stop_the_next_period(
     account: LedgerAccount, steward: Steward, clock: Clock
 ) -> None:
     steward.renew(every="week", epsilon=1)
-    late = account.reserve(QUARTER, "settled after months")
+    late = account.reserve(Cost.pure(QUARTER), "settled after months")
     for day in ("2027-01-06", "2027-03-31"):
         clock(day)
-        account.reserve(QUARTER, "each now and then").settle(QUARTER)
-    late.settle(QUARTER)
+        account.reserve(Cost.pure(QUARTER), "each now and then").settle(Cost.pure(QUARTER))
+    late.settle(Cost.pure(QUARTER))
     assert account.balance.at.startswith("2026-11-18")
     clock("2027-04-07")
-    account.reserve(QUARTER, "the week after").settle(QUARTER)
+    account.reserve(Cost.pure(QUARTER), "the week after").settle(Cost.pure(QUARTER))
     assert account.ledger.verify() == []
 
 
@@ -523,7 +528,7 @@ def test_two_clocks_that_disagree_charge_nothing(
         pytest.skip("a SQLite file has no clock of its own")
     steward.renew(every="week", epsilon=1)
     clock("2026-11-24")
-    account.reserve(QUARTER, "this week").settle(QUARTER)
+    account.reserve(Cost.pure(QUARTER), "this week").settle(Cost.pure(QUARTER))
     right = Rows.now
     clock(TEN_YEARS_AHEAD)
     ahead = Rows.now
@@ -534,7 +539,7 @@ def test_two_clocks_that_disagree_charge_nothing(
         monkeypatch.setattr(Rows, "now", right)
     before = account.ledger.entries("sales")
     for act in (
-        lambda: account.reserve(QUARTER, "by two clocks"),
+        lambda: account.reserve(Cost.pure(QUARTER), "by two clocks"),
         lambda: steward.begin_period(reason="by two clocks"),
     ):
         with pytest.raises(WrongClock, match=r"2036-11-18.*one of them is wrong"):
@@ -547,14 +552,14 @@ def test_a_budget_that_is_not_renewed_asks_the_server_only(
 ) -> None:
     right = Rows.now
     clock(TEN_YEARS_AHEAD)
-    account.reserve(QUARTER, "after a long pause")
+    account.reserve(Cost.pure(QUARTER), "after a long pause")
     clock("2046-11-18")
     monkeypatch.setattr(Rows, "now", right)
     if url.startswith("sqlite"):
-        account.reserve(QUARTER, "a date that freezes nothing")
+        account.reserve(Cost.pure(QUARTER), "a date that freezes nothing")
         return
     with pytest.raises(WrongClock, match="Nothing was charged"):
-        account.reserve(QUARTER, "by a wrong clock")
+        account.reserve(Cost.pure(QUARTER), "by a wrong clock")
 
 
 @pytest.mark.parametrize(
@@ -564,7 +569,9 @@ def test_a_budget_that_is_not_renewed_asks_the_server_only(
         ({"more": 1}, "later dpgap, which knows another period"),
         ({"carry": 1}, "was edited"),
         ({"lapsed": "3"}, "was edited"),
-        ({"epsilon": "2/4"}, "was edited"),
+        ({"epsilon": "2/4"}, "later dpgap, which knows another period"),
+        ({"grant": ["epsilon", "2/4", "0"]}, "was edited"),
+        ({"grant": "1"}, "was edited"),
         ({"since": "20261123"}, "was edited"),
     ],
 )
@@ -593,7 +600,7 @@ def test_a_renewal_is_read_as_it_is_written_and_nothing_else_is(
     ],
 )
 def test_periods_begin_and_end_in_utc(every: str, day: str, start: str, then: str) -> None:
-    renewal = Renewal(every, HALF, False, day, None)
+    renewal = Renewal(every, Limit("epsilon", HALF), False, day, None)
     assert (renewal.start(day), renewal.next) == (start, then)
 
 
@@ -608,7 +615,7 @@ def test_a_book_agrees_with_a_simple_model(carry: bool, steps: list[tuple[int, i
     """Each step moves the clock, asks for some eighths, and settles the oldest for some."""
     day = date(2026, 11, 18)
     author = Author("ann@lab", day.isoformat())
-    book = [opening("sales", Amount(Fraction(1)), author)]
+    book = [opening("sales", Limit("epsilon", Fraction(1)), author)]
     weekly = _renewal("week", Fraction(1), carry)
     book.append(following(Balance(book[-1]), "renew", author, period=weekly))
     left, week, waiting = Fraction(1), day.isocalendar()[:2], []
@@ -623,7 +630,7 @@ def test_a_book_agrees_with_a_simple_model(carry: bool, steps: list[tuple[int, i
         renewed = max(begun, week) != week
         rest = (left if carry or not renewed else Fraction(0)) + renewed
         try:
-            entry = following(Balance(now or book[-1]), "reserve", author, charge=Amount(ask))
+            entry = following(Balance(now or book[-1]), "reserve", author, charge=Cost.pure(ask))
         except BudgetExhausted:
             assert ask > rest
         else:
@@ -635,7 +642,7 @@ def test_a_book_agrees_with_a_simple_model(carry: bool, steps: list[tuple[int, i
         if waiting:
             entry, of_week = waiting.pop(0)
             spent = min(Fraction(back, 8), entry.epsilon)
-            cost = Amount(spent)
+            cost = Cost.pure(spent)
             book.append(following(Balance(book[-1]), "settle", author, entry, charge=cost))
             left += entry.epsilon - spent if carry or of_week == week else 0
             charged[of_week] -= entry.epsilon - spent

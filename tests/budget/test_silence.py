@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sql
 
 from dpgap.budget.account import AlreadyCharged
+from dpgap.budget.cost import Cost
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
 from dpgap.budget.store import open_database, read_url
 
@@ -97,7 +98,7 @@ def _failing(account: LedgerAccount, begun: Callable[[], object]) -> str:
 
     def charge() -> None:
         try:
-            account.reserve(QUARTER, "into the silence")
+            account.reserve(Cost.pure(QUARTER), "into the silence")
         except BaseException as error:
             failures.append(error)
 
@@ -125,7 +126,7 @@ def test_a_silent_connection_blocks_nobody_and_its_charge_counts_once(
     def charge_elsewhere() -> None:
         assert proxy.is_silent.wait(MOST_SECONDS)
         begun = time.monotonic()
-        healthy.reserve(QUARTER, "at another desk").settle(QUARTER)
+        healthy.reserve(Cost.pure(QUARTER), "at another desk").settle(Cost.pure(QUARTER))
         assert time.monotonic() - begun < MOST_SECONDS
 
     refusal = _failing(silent, charge_elsewhere)
@@ -140,9 +141,9 @@ def test_a_silent_connection_blocks_nobody_and_its_charge_counts_once(
     again = healthy.of("ann", key="the-only-key")
     if is_charged:
         with pytest.raises(AlreadyCharged, match="under way"):
-            again.reserve(QUARTER, "into the silence")
+            again.reserve(Cost.pure(QUARTER), "into the silence")
     else:
-        again.reserve(QUARTER, "into the silence").settle(QUARTER)
+        again.reserve(Cost.pure(QUARTER), "into the silence").settle(Cost.pure(QUARTER))
     assert healthy.spent + healthy.reserved == 2 * QUARTER
     assert healthy.ledger.verify() == []
 
@@ -151,11 +152,11 @@ def test_a_settlement_into_silence_is_found_written_or_is_written_later(
     direct: str, proxy: SilentProxy
 ) -> None:
     healthy = Ledger(direct).create("sales", 1)
-    reservation = _through(proxy, direct).account("sales").reserve(QUARTER, "drawn")
+    reservation = _through(proxy, direct).account("sales").reserve(Cost.pure(QUARTER), "drawn")
     proxy.words = COMMIT
     proxy.passes_words = True
     with pytest.raises(LedgerError, match="may have been written"):
-        reservation.settle(QUARTER, "the answer")
+        reservation.settle(Cost.pure(QUARTER), "the answer")
     assert healthy.spent == QUARTER
     assert healthy.document(reservation.entry.number) == "the answer"
 
@@ -176,8 +177,8 @@ def test_a_wait_for_a_turn_is_no_silence(direct: str) -> None:
         Ledger(direct)._store.writing("sales"),
         pytest.raises(LedgerError, match="did not finish a statement in time"),
     ):
-        account.reserve(QUARTER, "a release")
-    account.reserve(QUARTER, "a release")
+        account.reserve(Cost.pure(QUARTER), "a release")
+    account.reserve(Cost.pure(QUARTER), "a release")
 
 
 def _settings(url: str) -> dict[str, str]:

@@ -9,14 +9,8 @@ from typing import Any
 import pytest
 
 from dpgap.budget import requests
-from dpgap.budget.account import (
-    NOTHING,
-    AlreadyCharged,
-    Amount,
-    BudgetExhausted,
-    QuotaExhausted,
-    Request,
-)
+from dpgap.budget.account import AlreadyCharged, BudgetExhausted, QuotaExhausted, Request
+from dpgap.budget.cost import NOTHING, Cost, Limit
 from dpgap.budget.entries import flaws
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError, verify_export
 from dpgap.budget.requests import Quota
@@ -37,11 +31,11 @@ def steward(account: LedgerAccount) -> Steward:
 
 
 def test_a_raised_total_can_be_spent(account: LedgerAccount, steward: Steward) -> None:
-    account.reserve(Fraction(1), "everything")
+    account.reserve(Cost.pure(Fraction(1)), "everything")
     entry = steward.of("sue").raise_to("1.5", reason="a second survey")
     assert (entry.kind, entry.actor, entry.reason) == ("raise", "sue", "a second survey")
     assert entry.person == ""  # it concerns nobody more than others
-    account.reserve(HALF, "the rest")
+    account.reserve(Cost.pure(HALF), "the rest")
     assert account.remaining == 0
     assert account.ledger.verify() == []
 
@@ -54,24 +48,24 @@ def test_what_somebody_notes_in_an_entry_is_in_no_other(steward: Steward) -> Non
 def test_a_lowered_total_cannot_be_spent_and_never_falls_below_what_is_gone(
     account: LedgerAccount, steward: Steward
 ) -> None:
-    account.reserve(QUARTER, "settled").settle(QUARTER)
-    account.reserve(QUARTER, "under way")
+    account.reserve(Cost.pure(QUARTER), "settled").settle(Cost.pure(QUARTER))
+    account.reserve(Cost.pure(QUARTER), "under way")
     with pytest.raises(ValueError, match=r"has spent and reserved ε = 0\.5: .* to ε = 0\.4"):
         steward.lower_to("0.4", reason="less")
     assert steward.lower_to(HALF, reason="less").remaining == 0
     with pytest.raises(BudgetExhausted):
-        account.reserve(Fraction(1, 100), "more")
+        account.reserve(Cost.pure(Fraction(1, 100)), "more")
     assert account.ledger.verify() == []
 
 
 def test_nothing_is_reserved_from_a_closed_budget_but_what_is_under_way_is_settled(
     account: LedgerAccount, steward: Steward
 ) -> None:
-    reservation = account.reserve(HALF, "under way")
+    reservation = account.reserve(Cost.pure(HALF), "under way")
     steward.close(reason="the project ended")
     with pytest.raises(BudgetExhausted, match="the budget of data set 'sales' is closed"):
-        account.reserve(QUARTER, "more")
-    reservation.settle(QUARTER, "a document")
+        account.reserve(Cost.pure(QUARTER), "more")
+    reservation.settle(Cost.pure(QUARTER), "a document")
     assert (account.spent, account.reserved) == (QUARTER, 0)
     assert account.balance.closed
     assert account.ledger.verify() == []
@@ -81,30 +75,30 @@ def test_a_person_spends_up_to_the_allowance_and_others_as_before(
     account: LedgerAccount, steward: Steward
 ) -> None:
     ann, bob = account.of("ann"), account.of("bob")
-    ann.reserve(QUARTER, "before there was an allowance").settle(QUARTER)
+    ann.reserve(Cost.pure(QUARTER), "before there was an allowance").settle(Cost.pure(QUARTER))
     steward.allow("ann", HALF, reason="her share")
     with pytest.raises(
         BudgetExhausted, match=r"'ann' may spend ε = 0\.5 .* reserved ε = 0\.25, so ε = 0\.25"
     ):
-        ann.reserve(HALF, "too much")
-    reservation = ann.reserve(QUARTER, "all of it")
+        ann.reserve(Cost.pure(HALF), "too much")
+    reservation = ann.reserve(Cost.pure(QUARTER), "all of it")
     with pytest.raises(BudgetExhausted, match="a steward can allow more"):
-        ann.reserve(Fraction(1, 100), "a little more")
-    reservation.settle(Fraction(1, 8))
-    ann.reserve(Fraction(1, 8), "what came back")
-    bob.reserve(QUARTER, "no allowance, so what is left")
+        ann.reserve(Cost.pure(Fraction(1, 100)), "a little more")
+    reservation.settle(Cost.pure(Fraction(1, 8)))
+    ann.reserve(Cost.pure(Fraction(1, 8)), "what came back")
+    bob.reserve(Cost.pure(QUARTER), "no allowance, so what is left")
     steward.allow("ann", "3/4")
-    ann.reserve(Fraction(1, 8), "more was allowed")
+    ann.reserve(Cost.pure(Fraction(1, 8)), "more was allowed")
     with pytest.raises(BudgetExhausted, match="cannot cover"):
-        ann.reserve(HALF, "more than the budget has")
+        ann.reserve(Cost.pure(HALF), "more than the budget has")
     assert account.ledger.verify() == []
 
 
 def test_an_entry_says_who_acted_and_whom_it_concerns(
     account: LedgerAccount, steward: Steward
 ) -> None:
-    account.of("ann").reserve(HALF, "broken off")
-    account.of("bob").reserve(QUARTER, "settled").settle(QUARTER)
+    account.of("ann").reserve(Cost.pure(HALF), "broken off")
+    account.of("bob").reserve(Cost.pure(QUARTER), "settled").settle(Cost.pure(QUARTER))
     steward.of("sue").allow("ann", HALF)
     steward.of("sue").write_off(1, reason="the machine died")
     steward.of("sue").bind(unit="customer", reason="it was forgotten")
@@ -151,27 +145,27 @@ def test_a_refusal_names_what_is_short_and_what_is_left_for_this_person(url: str
         ("eve", 3, tiny, r"cannot cover this release: total ε = 2, .*requested ε = 3, δ ="),
         ("eve", 3, 2 * tiny, r"cannot cover this release: total ε = 2, δ = 10⁻⁶, "),
     ]:
-        request = Request(Fraction(charge), "top 1", delta=delta)
+        request = Request(Cost.pure(Fraction(charge), delta), "top 1")
         with pytest.raises(BudgetExhausted, match=words):
             account.of(person).reserve_for(request)
-    account.of("ann").reserve(QUARTER, "a pure one")
-    assert account.balance.held == Amount(QUARTER)
+    account.of("ann").reserve(Cost.pure(QUARTER), "a pure one")
+    assert account.balance.held == Cost.pure(QUARTER)
     pure = Ledger(url).create("clinic", 2)
     with pytest.raises(BudgetExhausted, match="remaining ε = 2, δ = 0, requested ε = 1, δ ="):
-        pure.reserve_for(Request(Fraction(1), "top 1", delta=tiny))
+        pure.reserve_for(Request(Cost.pure(Fraction(1), tiny), "top 1"))
 
 
 def test_what_is_left_is_what_is_left_for_this_person(
     account: LedgerAccount, steward: Steward
 ) -> None:
     ann = account.of("ann")
-    ann.reserve(HALF, "before there was an allowance")
+    ann.reserve(Cost.pure(HALF), "before there was an allowance")
     assert ann.remaining == HALF
     steward.allow("ann", "3/4")
     assert (ann.remaining, account.of("bob").remaining) == (QUARTER, HALF)
     steward.allow("ann", QUARTER)
-    assert ann.left == NOTHING  # though it was lowered below what she spent
-    account.of("bob").reserve(HALF, "all that is left")
+    assert ann.left.is_empty  # though it was lowered below what she spent
+    account.of("bob").reserve(Cost.pure(HALF), "all that is left")
     steward.allow("ann", 1)
     assert ann.remaining == 0
     steward.close(reason="done")
@@ -183,10 +177,10 @@ def test_people_are_listed_with_what_they_spent_and_may_spend(
     account: LedgerAccount, steward: Steward
 ) -> None:
     steward.allow("eve", 0)
-    account.of("ann").reserve(HALF, "settled").settle(QUARTER)
+    account.of("ann").reserve(Cost.pure(HALF), "settled").settle(Cost.pure(QUARTER))
     steward.of("sue").raise_to(2, reason="more")
     people = [(it.person, it.person_spent, it.allowance) for it in account.ledger.people("sales")]
-    assert people == [("ann", Amount(QUARTER), None), ("eve", NOTHING, NOTHING)]
+    assert people == [("ann", Cost.pure(QUARTER), None), ("eve", NOTHING, Limit("epsilon", 0))]
 
 
 @pytest.mark.parametrize("name", ["Ann", "ann ", "ａｎｎ", "an\ufe0fn"])
@@ -195,10 +189,10 @@ def test_a_person_whose_name_looks_like_that_of_another_gets_no_allowance(
 ) -> None:
     """Such as by a slip: then the right person would have no allowance, and could spend it all."""
     steward.allow("bob", HALF)
-    account.of("ann").reserve(QUARTER, "before there was an allowance")
+    account.of("ann").reserve(Cost.pure(QUARTER), "before there was an allowance")
     with pytest.raises(ValueError, match=r"person '.*' looks like 'ann', who .* data set 'sales'"):
         steward.allow(name, HALF)
-    assert steward.allow("ann", HALF).allowance == Amount(HALF)
+    assert steward.allow("ann", HALF).allowance == Limit("epsilon", HALF)
     assert account.ledger.verify() == []
 
 
@@ -214,13 +208,13 @@ def test_a_slip_in_the_name_of_a_person_can_be_mended(steward: Steward) -> None:
 def test_an_allowance_may_be_nothing(account: LedgerAccount, steward: Steward) -> None:
     steward.allow("eve", 0)
     with pytest.raises(BudgetExhausted, match="'eve' may spend ε = 0"):
-        account.of("eve").reserve(Fraction(1, 10**9), "anything")
+        account.of("eve").reserve(Cost.pure(Fraction(1, 10**9)), "anything")
 
 
 def test_a_written_off_reservation_counts_as_spent_and_is_settled_by_nobody(
     account: LedgerAccount, steward: Steward
 ) -> None:
-    reservation = account.of("ann").reserve(HALF, "broken off")
+    reservation = account.of("ann").reserve(Cost.pure(HALF), "broken off")
     assert [entry.number for entry in steward.stale()] == [1]
     assert steward.stale("1999-01-01") == []
     entry = steward.write_off(1, reason="the machine died")
@@ -228,7 +222,7 @@ def test_a_written_off_reservation_counts_as_spent_and_is_settled_by_nobody(
     assert (account.spent, account.reserved, account.remaining) == (HALF, 0, HALF)
     assert steward.stale() == []
     with pytest.raises(LedgerError, match="settled once"):
-        reservation.settle(Fraction(0), "a document")
+        reservation.settle(Cost.pure(Fraction(0)), "a document")
     assert account.spent == HALF
     assert account.ledger.verify() == []
 
@@ -251,7 +245,7 @@ REFUSED: dict[str, tuple[Callable[[Steward], object], str]] = {
 def test_what_makes_no_sense_is_refused_and_writes_nothing(
     account: LedgerAccount, steward: Steward, what: str
 ) -> None:
-    account.reserve(QUARTER, "settled").settle(QUARTER)
+    account.reserve(Cost.pure(QUARTER), "settled").settle(Cost.pure(QUARTER))
     act, words = REFUSED[what]
     with pytest.raises(ValueError, match=words):
         act(steward)
@@ -261,7 +255,7 @@ def test_what_makes_no_sense_is_refused_and_writes_nothing(
 def test_whoever_loses_the_race_to_write_off_is_told_who_was_first(
     account: LedgerAccount, steward: Steward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    account.reserve(QUARTER, "broken off")
+    account.reserve(Cost.pure(QUARTER), "broken off")
     writing = Store.writing
 
     def after_sue(store: Store, *given: Any) -> Any:
@@ -293,7 +287,7 @@ def test_a_closed_budget_is_not_raised_or_closed_again(steward: Steward) -> None
 def test_what_is_no_day_calls_no_reservation_stale(
     before: str, account: LedgerAccount, steward: Steward
 ) -> None:
-    account.reserve(HALF, "under way")
+    account.reserve(Cost.pure(HALF), "under way")
     with pytest.raises(ValueError, match="before must be a day such as"):
         steward.stale(before)
 
@@ -301,7 +295,7 @@ def test_what_is_no_day_calls_no_reservation_stale(
 def test_a_reservation_is_stale_from_the_day_after_it_on(
     account: LedgerAccount, steward: Steward
 ) -> None:
-    entry = account.reserve(HALF, "under way").entry
+    entry = account.reserve(Cost.pure(HALF), "under way").entry
     made = date.fromisoformat(entry.at[:10])
     assert steward.stale(made.isoformat()) == []
     assert steward.stale((made + timedelta(1)).isoformat()) == [entry]
@@ -312,12 +306,14 @@ def test_an_allowance_without_a_delta_keeps_it_and_at_first_has_the_share_of_eps
 ) -> None:
     account = Ledger(url).create("sales", 2, delta="1e-6")
     steward = account.ledger.steward("sales")
-    assert steward.allow("ann", HALF).allowance == Amount(HALF, Fraction(1, 4 * 10**6))
-    assert steward.allow("ann", 1, delta="1e-9").allowance == Amount(1, Fraction(1, 10**9))
-    assert steward.allow("ann", 2).allowance == Amount(2, Fraction(1, 10**9))
-    assert steward.allow("bob", 5).allowance == Amount(5, Fraction(1, 10**6))
+    assert steward.allow("ann", HALF).allowance == Limit("epsilon", HALF, Fraction(1, 4 * 10**6))
+    assert steward.allow("ann", 1, delta="1e-9").allowance == Limit(
+        "epsilon", 1, Fraction(1, 10**9)
+    )
+    assert steward.allow("ann", 2).allowance == Limit("epsilon", 2, Fraction(1, 10**9))
+    assert steward.allow("bob", 5).allowance == Limit("epsilon", 5, Fraction(1, 10**6))
     with pytest.raises(BudgetExhausted, match="'ann' may spend"):
-        account.of("ann").reserve_for(Request(QUARTER, "all of it", Fraction(1, 10**8)))
+        account.of("ann").reserve_for(Request(Cost.pure(QUARTER, Fraction(1, 10**8)), "all of it"))
     assert account.ledger.verify() == []
 
 
@@ -337,23 +333,25 @@ def test_a_quota_bounds_what_one_person_asks_whatever_the_budget_has(
     ann, bob = (account.of(name, quota=quota) for name in ("ann", "bob"))
     for number in range(2):
         asked = ann.of(key=f"number {number}")
-        asked.reserve(Fraction(1, 100), "asked").settle(Fraction(1, 100), "ten letters"[:10])
+        asked.reserve(Cost.pure(Fraction(1, 100)), "asked").settle(
+            Cost.pure(Fraction(1, 100)), "ten letters"[:10]
+        )
     with pytest.raises(QuotaExhausted, match=words):
-        ann.reserve(Fraction(1, 100), "one more")
+        ann.reserve(Cost.pure(Fraction(1, 100)), "one more")
     with pytest.raises(AlreadyCharged):  # what was charged before is not refused
-        ann.of(key="number 1").reserve(Fraction(1, 100), "asked")
+        ann.of(key="number 1").reserve(Cost.pure(Fraction(1, 100)), "asked")
     if quota.archive > 20:
-        bob.reserve(Fraction(1, 100), "others go on")
-        account.of("ann").reserve(Fraction(1, 100), "without a quota")
+        bob.reserve(Cost.pure(Fraction(1, 100)), "others go on")
+        account.of("ann").reserve(Cost.pure(Fraction(1, 100)), "without a quota")
     assert account.ledger.verify() == []
 
 
 @pytest.mark.usefixtures("within_a_day")
 def test_a_quota_counts_one_day(account: LedgerAccount, monkeypatch: pytest.MonkeyPatch) -> None:
     ann = account.of("ann", quota=Quota(1, 99, 99))
-    ann.reserve(Fraction(1, 100), "today")
+    ann.reserve(Cost.pure(Fraction(1, 100)), "today")
     with pytest.raises(QuotaExhausted, match=r"ask again from 20\d\d-\d\d-\d\d 00:00 UTC on"):
-        ann.reserve(Fraction(1, 100), "more today")
+        ann.reserve(Cost.pure(Fraction(1, 100)), "more today")
 
     class Tomorrow(datetime):
         @classmethod
@@ -361,7 +359,7 @@ def test_a_quota_counts_one_day(account: LedgerAccount, monkeypatch: pytest.Monk
             return datetime.now(tz) + timedelta(days=1)
 
     monkeypatch.setattr(requests, "datetime", Tomorrow)
-    ann.reserve(Fraction(1, 100), "tomorrow")
+    ann.reserve(Cost.pure(Fraction(1, 100)), "tomorrow")
 
 
 LOST = "ab" * 32
@@ -370,7 +368,7 @@ LOST = "ab" * 32
 def test_what_was_lost_with_later_entries_counts_as_spent(
     account: LedgerAccount, steward: Steward
 ) -> None:
-    account.reserve(QUARTER, "under way")
+    account.reserve(Cost.pure(QUARTER), "under way")
     assert account.ledger.verify(head=LOST) != []
     entry = steward.of("sue").accept(LOST, "1/4", reason="restored from a copy")
     assert (entry.kind, entry.actor, entry.charge.epsilon) == ("accept", "sue", QUARTER)
@@ -381,12 +379,10 @@ def test_what_was_lost_with_later_entries_counts_as_spent(
     assert len(verify_export(text, head=["cd" * 32, "ef" * 32])[0]) == 2
 
     steward.accept("cd" * 32, 9, delta="1/1000", reason="a second copy")
-    assert (account.balance.granted, account.balance.left) == (
-        Amount(Fraction(19, 2), Fraction(1, 1000)),
-        NOTHING,
-    )
+    assert account.balance.granted == Limit("epsilon", Fraction(19, 2), Fraction(1, 1000))
+    assert account.balance.left.is_empty
     with pytest.raises(BudgetExhausted):
-        account.reserve(QUARTER, "nothing is left")
+        account.reserve(Cost.pure(QUARTER), "nothing is left")
     assert account.ledger.verify() == []
 
 
@@ -435,11 +431,11 @@ def test_a_loss_is_charged_to_the_present_period(
     assert account.remaining == QUARTER
     outline = account.ledger.outline("sales")
     assert outline is not None
-    assert sorted(outline.limits.values()) == [0, 1]
+    assert sorted(limit.amount for limit in outline.limits.values()) == [0, 1]
 
 
 def test_an_edited_loss_does_not_add_up(account: LedgerAccount, steward: Steward) -> None:
     steward.accept(LOST, "1/4", reason="restored from a copy")
     *before, entry = account.ledger.entries("sales")
-    less = replace(entry, charge=Amount(Fraction(1, 8))).sealed()
+    less = replace(entry, charge=Cost.pure(Fraction(1, 8))).sealed()
     assert flaws([*before, less]) == ["entry 1 does not add up"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sql
 
+from dpgap.budget.cost import Cost
 from dpgap.budget.ledger import Ledger, LedgerError
 
 WAYS: dict[str, Callable[[Path], Any]] = {
@@ -62,7 +63,7 @@ def test_a_ledger_does_not_move_with_the_working_folder(
     ledger = Ledger(way)
     account = ledger.create("sales", 1)
     monkeypatch.chdir(folder / "elsewhere")
-    account.reserve(Fraction(1, 4), "a release").settle(Fraction(1, 4))
+    account.reserve(Cost.pure(Fraction(1, 4)), "a release").settle(Cost.pure(Fraction(1, 4)))
     assert ledger.account("sales").remaining == Fraction(3, 4)
     assert list((folder / "elsewhere").iterdir()) == []
 

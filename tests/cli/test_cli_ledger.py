@@ -19,6 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 import dpgap
+from dpgap.budget.cost import Cost
 from dpgap.budget.ledger import Ledger
 from dpgap.budget.store import Rows
 from dpgap.cli.main import app
@@ -69,10 +70,12 @@ def test_a_steward_does_everything_from_the_command_line_and_each_act_is_an_entr
     assert "total      2.5" in _run("ledger", "lower", *BUDGET, "--epsilon", "2.5", *WHY)
     _run("ledger", "allow", *BUDGET, "--person", "ann", "--epsilon", "1")
     _run("ledger", "bind", *BUDGET, "--unit", "who", "--unbind", *WHY)
-    Ledger("budget.db").account("sales").of("ann").reserve(Fraction(1, 4), "top 1 of what")
+    Ledger("budget.db").account("sales").of("ann").reserve(
+        Cost.pure(Fraction(1, 4)), "top 1 of what"
+    )
     said = _run("ledger", "write-off", *BUDGET, "--entry", "5", *WHY)
     assert said == "reservation 5 is written off: ε = 0.25 counts as spent\n"
-    Ledger("budget.db").account("sales").reserve(Fraction(1, 4), "top 1 of what")
+    Ledger("budget.db").account("sales").reserve(Cost.pure(Fraction(1, 4)), "top 1 of what")
     write_off = ["ledger", "write-off", *BUDGET, *WHY]
     today, who = str(datetime.now(UTC).date()), getpass.getuser()
     assert _run(*write_off, "--before", today) == (
@@ -94,7 +97,7 @@ def test_show_fits_a_screen_and_all_shows_everything() -> None:
     account = Ledger("budget.db").account("sales").of("ann", reason="a report")
     for number in range(30):
         purpose = f"top {number} of what by who " + "x" * 200
-        account.reserve(Fraction(1, 1000), purpose).settle(Fraction(1, 1000))
+        account.reserve(Cost.pure(Fraction(1, 1000)), purpose).settle(Cost.pure(Fraction(1, 1000)))
     shown = _run("ledger", "show", *BUDGET)
     assert f"for        table {Path('sold.csv').resolve()}, unit who" in shown
     assert len(shown.splitlines()) <= 24
@@ -214,7 +217,7 @@ REFUSED = {
 @pytest.mark.parametrize("words", REFUSED)
 def test_what_a_steward_cannot_do_is_refused_and_writes_nothing(words: str) -> None:
     _create()
-    Ledger("budget.db").account("sales").reserve(Fraction(1, 4), "top 1")
+    Ledger("budget.db").account("sales").reserve(Cost.pure(Fraction(1, 4)), "top 1")
     name, *rest = shlex.split(words)
     assert REFUSED[words] in _refusal("ledger", name, *BUDGET, *rest)
     assert len(_book()) == 2
@@ -244,8 +247,10 @@ def test_archived_releases_are_listed_and_printed() -> None:
     _create()
     assert _run("ledger", "archive", *BUDGET) == "Nothing is archived yet.\n"
     account = Ledger("budget.db").account("sales")
-    account.reserve(Fraction(1, 4), "top 1 of what by who").settle(Fraction(1, 4), '{"a": 1}')
-    account.reserve(Fraction(1, 4), "no document").settle(Fraction(1, 4))
+    account.reserve(Cost.pure(Fraction(1, 4)), "top 1 of what by who").settle(
+        Cost.pure(Fraction(1, 4)), '{"a": 1}'
+    )
+    account.reserve(Cost.pure(Fraction(1, 4)), "no document").settle(Cost.pure(Fraction(1, 4)))
     assert re.fullmatch(
         r" +1  .* reserve ε = 0\.25  top 1 of what by who\n", _run("ledger", "archive", *BUDGET)
     )
@@ -255,7 +260,7 @@ def test_archived_releases_are_listed_and_printed() -> None:
 def test_an_export_as_json_can_be_verified_by_anybody_and_as_csv_holds_no_formula() -> None:
     for name in ("sales", "clinic é"):
         Ledger("budget.db").create(name, 1)
-    Ledger("budget.db").account("sales").of("=cmd()").reserve(Fraction(1, 3), "@SUM(A1)")
+    Ledger("budget.db").account("sales").of("=cmd()").reserve(Cost.pure(Fraction(1, 3)), "@SUM(A1)")
     said = json.loads(_run("ledger", "export", *BUDGET))
     previous = ""
     for entry in said["entries"]:
@@ -336,9 +341,9 @@ def test_the_page_shows_data_sets_people_and_time_and_runs_nothing() -> None:
     ledger = Ledger("budget.db")
     ledger.create(HOSTILE, 1)
     account = ledger.account("sales")
-    account.of("ann").reserve(Fraction(1, 2), "top 1").settle(Fraction(1, 4))
-    account.of("bob").reserve(Fraction(1, 2), "broken off")
-    account.of('"><img src=x onerror=alert(1)>').reserve(Fraction(1, 8), "top 1")
+    account.of("ann").reserve(Cost.pure(Fraction(1, 2)), "top 1").settle(Cost.pure(Fraction(1, 4)))
+    account.of("bob").reserve(Cost.pure(Fraction(1, 2)), "broken off")
+    account.of('"><img src=x onerror=alert(1)>').reserve(Cost.pure(Fraction(1, 8)), "top 1")
     ledger.steward("sales").allow("ann", "0.75")
     _run("ledger", "page", "--ledger", "budget.db", "--out", "page.html")
     page = Path("page.html").read_text()
@@ -360,8 +365,10 @@ def test_allowances_are_shown_and_so_are_people_who_spent_nothing() -> None:
     ledger = Ledger("budget.db")
     ledger.steward("sales").of("sue").allow("eve", 0)
     ledger.steward("sales").of("sue").allow("ann", "0.5")
-    ledger.account("sales").of("ann").reserve(Fraction(1, 4), "top 1")
-    ledger.account("sales").of("bob").reserve(Fraction(1, 4), "top 2").settle(Fraction(1, 8))
+    ledger.account("sales").of("ann").reserve(Cost.pure(Fraction(1, 4)), "top 1")
+    ledger.account("sales").of("bob").reserve(Cost.pure(Fraction(1, 4)), "top 2").settle(
+        Cost.pure(Fraction(1, 8))
+    )
     said = _run("ledger", "show", *BUDGET)
     assert "sue  allow for eve ε = 0\n" in said
     for line in (
@@ -371,7 +378,11 @@ def test_allowances_are_shown_and_so_are_people_who_spent_nothing() -> None:
     ):
         assert line in said
     people = json.loads(_run("ledger", "show", *BUDGET, "--json"))["people"]
-    assert people[2] == {"person": "eve", "spent": ["0", "0"], "allowance": ["0", "0"]}
+    assert people[2] == {
+        "person": "eve",
+        "spent": {"epsilon": "0", "rho": "0", "delta": "0"},
+        "allowance": {"currency": "epsilon", "amount": "0", "delta": "0"},
+    }
     done = _run("ledger", "allow", *BUDGET, "--person", "dan", "--epsilon", "0")
     assert "allow for dan ε = 0" in done
 
@@ -386,7 +397,9 @@ def test_budgets_for_one_table_are_refused_unless_meant_and_then_shown_together(
     _run("ledger", "create", "--dataset", "another", "--ledger", "budget.db", "--epsilon", "1")
     bind = ["ledger", "bind", "--dataset", "another", *stated[:-1], *WHY]
     assert "--beside" in _refusal(*bind)
-    Ledger("budget.db").account("sales").reserve(Fraction(1), "top 1").settle(Fraction(1))
+    Ledger("budget.db").account("sales").reserve(Cost.pure(Fraction(1)), "top 1").settle(
+        Cost.pure(Fraction(1))
+    )
     assert "beside     survey   (for the same table: their ε add up)" in _run(
         "ledger", "show", *BUDGET
     )
@@ -408,11 +421,11 @@ def test_a_budget_is_renewed_from_the_command_line_and_says_so(
     words = "ε = 0.5 every week; what is left lapses"
     assert f"renewed    {words}; next on 2026-11-23\n" in said
     assert said.endswith(f"  renew {words}\n")
-    Ledger("budget.db").account("sales").reserve(Fraction(1), "top 1")
+    Ledger("budget.db").account("sales").reserve(Cost.pure(Fraction(1)), "top 1")
     monkeypatch.setattr(Rows, "now", lambda _: "2026-11-26T12:00:00.000000+00:00")
     assert "remaining  0.5\n" in _run("ledger", "show", *BUDGET)
     assert json.loads(_run("ledger", "show", *BUDGET, "--json"))["remaining"] == "1/2"
-    Ledger("budget.db").account("sales").reserve(Fraction(1, 4), "top 2")
+    Ledger("budget.db").account("sales").reserve(Cost.pure(Fraction(1, 4)), "top 2")
     said = _run("ledger", "show", *BUDGET)
     assert re.search(r"  new-period ε = 0\.5  from 2026-11-23\n", said)
     page = " ".join(_run("ledger", "page", *BUDGET[:2]).split())
@@ -433,11 +446,11 @@ def test_a_budget_is_renewed_from_the_command_line_and_says_so(
 def test_open_reservations_are_shown_first_with_their_keys() -> None:
     _create()
     account = Ledger("budget.db").account("sales").of("ann")
-    account.reserve(Fraction(1, 8), "settled").settle(Fraction(1, 8))
+    account.reserve(Cost.pure(Fraction(1, 8)), "settled").settle(Cost.pure(Fraction(1, 8)))
     for hour in range(11):
         purpose = "an hour" if hour else "the first " + 20 * "long "
-        account.of(key=f"2026-11-18 {hour:02}:00").reserve(Fraction(1, 16), purpose)
-    account.reserve(Fraction(1, 16), "without a key")
+        account.of(key=f"2026-11-18 {hour:02}:00").reserve(Cost.pure(Fraction(1, 16)), purpose)
+    account.reserve(Cost.pure(Fraction(1, 16)), "without a key")
     lines = _run("ledger", "show", *BUDGET).splitlines()
     assert lines[0] == "data set   sales"
     assert re.fullmatch(
@@ -487,16 +500,16 @@ def test_a_renewing_budget_says_first_what_this_week_cost(clock: Clock, carry: b
     _run("ledger", "renew", *BUDGET, "--every", "week", "--epsilon", "1", *kept)
     account = Ledger("budget.db").account("sales")
     assert _week() == "0 of 1 spent"
-    late = account.reserve(Fraction(1, 4), "settled in the week after")
-    account.reserve(Fraction(1, 8), "never settled")
-    account.reserve(Fraction(1, 10), "settled").settle(Fraction(33, 1000))
+    late = account.reserve(Cost.pure(Fraction(1, 4)), "settled in the week after")
+    account.reserve(Cost.pure(Fraction(1, 8)), "never settled")
+    account.reserve(Cost.pure(Fraction(1, 10)), "settled").settle(Cost.pure(Fraction(33, 1000)))
     assert _week() == "0.033 of 1 spent, 0.375 reserved"
     clock("2026-11-26")
     begun = Fraction("1.592") if carry else 1
     assert _week() == f"0 of {float(begun):g} spent"
-    account.reserve(Fraction(1, 2), "in the new week").settle(Fraction(1, 5))
-    account.reserve(Fraction(1, 16), "open in the new week")
-    late.settle(Fraction(1, 20))
+    account.reserve(Cost.pure(Fraction(1, 2)), "in the new week").settle(Cost.pure(Fraction(1, 5)))
+    account.reserve(Cost.pure(Fraction(1, 16)), "open in the new week")
+    late.settle(Cost.pure(Fraction(1, 20)))
     begun += Fraction(1, 5) if carry else 0  # given back, and kept
     assert _week("--all") == f"0.2 of {float(begun):g} spent, 0.0625 reserved"
     found = json.loads(_run("ledger", "show", *BUDGET, "--json"))
@@ -524,19 +537,21 @@ def test_the_page_says_how_much_a_week_may_tell_whose_total_was_raised(clock: Cl
     _create()
     _run("ledger", "renew", *BUDGET, "--every", "week", "--epsilon", "0.5")
     account = Ledger("budget.db").account("sales")
-    late = account.reserve(Fraction(1, 4), "settled in the week after")
-    account.reserve(Fraction(1, 8), "never settled")
+    late = account.reserve(Cost.pure(Fraction(1, 4)), "settled in the week after")
+    account.reserve(Cost.pure(Fraction(1, 8)), "never settled")
     assert (
         "In the week from 2026-11-16, the privacy loss of somebody in the table is at most ε = 2. "
         in _page()
     )
     clock("2026-11-26")
-    account.reserve(Fraction(1, 2), "all of the new week").settle(Fraction(1, 3))
-    late.settle(Fraction(1, 5))
+    account.reserve(Cost.pure(Fraction(1, 2)), "all of the new week").settle(
+        Cost.pure(Fraction(1, 3))
+    )
+    late.settle(Cost.pure(Fraction(1, 5)))
     assert "What a week's answers tell about a person is bounded by E; what n weeks" in _page()
     more = account.total + Fraction(1, 4)
     _run("ledger", "raise", *BUDGET, "--epsilon", str(more), "--reason", "a second survey")
-    account.reserve(Fraction(1, 3), "what was raised")
+    account.reserve(Cost.pure(Fraction(1, 3)), "what was raised")
     more_that_week = (
         "In the week from 2026-11-23, the privacy loss of somebody in the table is at most "
         "ε = 0.75. In all other "
@@ -544,7 +559,7 @@ def test_the_page_says_how_much_a_week_may_tell_whose_total_was_raised(clock: Cl
     )
     assert more_that_week in _page()
     clock("2026-12-10")
-    account.reserve(Fraction(1, 4), "weeks later")
+    account.reserve(Cost.pure(Fraction(1, 4)), "weeks later")
     assert more_that_week in _page(), "a raised week is not forgotten"
 
 
@@ -554,13 +569,15 @@ def test_the_page_forgets_no_week_that_could_cost_more_than_the_others(clock: Cl
     renew = ["ledger", "renew", *BUDGET, "--every", "week", "--epsilon"]
     _run(*renew, "1")
     account = Ledger("budget.db").account("sales")
-    account.reserve(Fraction(29, 10), "in the first week").settle(Fraction(29, 10))
+    account.reserve(Cost.pure(Fraction(29, 10)), "in the first week").settle(
+        Cost.pure(Fraction(29, 10))
+    )
     assert (
         "In the week from 2026-08-31, the privacy loss of somebody in the table is at most ε = 3. "
         in _page()
     )
     clock("2026-10-05")
-    account.reserve(HALF, "five weeks later")
+    account.reserve(Cost.pure(HALF), "five weeks later")
     first = (
         "Before 2026-10-05, the privacy loss of somebody in the table was at most ε = 2.9 for "
         "all answers together"
@@ -569,7 +586,7 @@ def test_the_page_forgets_no_week_that_could_cost_more_than_the_others(clock: Cl
     _run(*renew, "0.5")
     for day in ("2026-10-12", "2026-10-19", "2026-10-26"):
         clock(day)
-        account.reserve(HALF, "each week")
+        account.reserve(Cost.pure(HALF), "each week")
         _run("ledger", "raise", *BUDGET, "--epsilon", str(account.total + 1), *WHY)
     said = _page()
     second = "In the week from 2026-10-12, the privacy loss of somebody in the table is at most"
@@ -592,8 +609,10 @@ def test_a_budget_that_keeps_unspent_epsilon_grows_only_in_periods_with_a_charge
 def test_the_page_rounds_bounds_up_and_what_is_left_down() -> None:
     _run("ledger", "create", *BUDGET, "--epsilon", "12345/9876")
     account = Ledger("budget.db").account("sales")
-    account.reserve(Fraction(1111, 9999), "top 1").settle(Fraction(1111, 9999))
-    account.reserve(Fraction(1235, 9876), "broken off")
+    account.reserve(Cost.pure(Fraction(1111, 9999)), "top 1").settle(
+        Cost.pure(Fraction(1111, 9999))
+    )
+    account.reserve(Cost.pure(Fraction(1235, 9876)), "broken off")
     _run("ledger", "renew", *BUDGET, "--every", "week", "--epsilon", "1234/9876")
     said = _page()
     assert "1/9 <small>+ ≈0.125051 reserved, of 1.25</small>" in said
@@ -605,7 +624,7 @@ def test_the_page_rounds_bounds_up_and_what_is_left_down() -> None:
 def test_the_axis_of_a_page_is_the_asked_period(clock: Clock) -> None:
     clock("2026-10-11")
     _create()
-    Ledger("budget.db").account("sales").reserve(Fraction(1), "top 1")
+    Ledger("budget.db").account("sales").reserve(Cost.pure(Fraction(1)), "top 1")
     page = _run("ledger", "page", *BUDGET[:2], "--month", "2026-10")
     assert re.findall(r">(2026-10-\d\d)</text>", page) == ["2026-10-01", "2026-10-31"]
     assert 'class="gone" d="M338.7 100.0' in page
@@ -629,7 +648,7 @@ def test_a_budget_without_a_table_says_so() -> None:
 
 def test_what_a_closed_budget_did_not_use_does_not_remain() -> None:
     _create()
-    Ledger("budget.db").account("sales").reserve(Fraction(6, 5), "top 1")
+    Ledger("budget.db").account("sales").reserve(Cost.pure(Fraction(6, 5)), "top 1")
     said = _run("ledger", "close", *BUDGET, *WHY)
     assert "remaining  0   (closed; 0.8 was not used)\n" in said
 
@@ -642,7 +661,7 @@ def test_show_says_what_the_first_charge_of_a_new_period_adds(clock: Clock) -> N
     assert begun not in _run("ledger", "show", *BUDGET)
     clock("2026-11-26")
     assert begun in _run("ledger", "show", *BUDGET)
-    Ledger("budget.db").account("sales").reserve(Fraction(1, 4), "top 1")
+    Ledger("budget.db").account("sales").reserve(Cost.pure(Fraction(1, 4)), "top 1")
     assert begun not in _run("ledger", "show", *BUDGET)
 
 
@@ -722,7 +741,7 @@ def test_heads_are_one_line_of_options_and_verify_says_how_far_it_looked() -> No
     _run("ledger", "create", "--ledger", "budget.db", "--dataset", "the shop", "--epsilon", "1")
     line = _run("ledger", "heads", "--ledger", "budget.db")
     assert re.fullmatch(r"--head [0-9a-f]{64} --head [0-9a-f]{64}\n", line)
-    Ledger("budget.db").account("sales").reserve(HALF, "later").settle(HALF)
+    Ledger("budget.db").account("sales").reserve(Cost.pure(HALF), "later").settle(Cost.pure(HALF))
     verify = ["ledger", "verify", "--ledger", "budget.db", *line.split()]
     assert re.fullmatch(
         "sales: intact up to entry 2 of 20..-..-.. ..:.. UTC; later entries would not be missed\n"

@@ -19,7 +19,8 @@ import pytest
 
 import dpgap
 from awkward_rows import ROWS
-from dpgap.budget.account import Amount, InMemoryBudget
+from dpgap.budget.account import InMemoryBudget
+from dpgap.budget.cost import NOTHING, Limit
 from dpgap.data.counts import counts
 from dpgap.data.domain import OBSERVED, read_domain
 from real_data import real_file
@@ -246,14 +247,14 @@ def test_a_column_named_row_is_not_mistaken_for_the_rows(tmp_path: Path) -> None
     table = pyarrow.table({"row": [1, 1], "what": ["fig", "pea"]})
     (tmp_path / "sold.csv").write_text("row,what\n1,fig\n1,pea\n")
     ask: dict[str, Any] = {"unit": "row", "item": "what", "domain": ["fig"], "k": 1, "epsilon": 1}
-    purse = InMemoryBudget(Amount(Fraction(1)))
+    purse = InMemoryBudget(Limit("epsilon", Fraction(1)))
     for each in (table, _parquet(table, tmp_path), tmp_path / "sold.csv"):
         with pytest.raises(ValueError, match="unit='row' is unclear"):
             _counts(each, unit="row")
         with pytest.raises(ValueError, match="unit='row' is unclear"):
             dpgap.top_k(each, **ask, account=purse)
         assert _counts(each, unit="what", item="row", domain=[1]) == [2]
-    assert purse.spent == Amount(Fraction(0))
+    assert purse.spent == NOTHING
 
 
 def test_a_domain_of_words_does_not_fit_a_column_of_numbers() -> None:

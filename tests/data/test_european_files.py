@@ -16,7 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 import dpgap
-from dpgap.budget.account import Amount, InMemoryBudget
+from dpgap.budget.account import InMemoryBudget
+from dpgap.budget.cost import Limit
 from dpgap.cli.main import app
 from dpgap.data import sources
 from dpgap.data.counts import table_facts
@@ -218,7 +219,7 @@ def test_a_sum_over_a_file_with_semicolons_asks_for_the_decimal_mark(
 ) -> None:
     ask = partial(SUMS[kind], encoding=encoding)
     path = _written(tmp_path, ROWS.encode(encoding or "utf-8"))
-    account = InMemoryBudget(Amount(Fraction(1)))
+    account = InMemoryBudget(Limit("epsilon", Fraction(1)))
     paying = {} if kind == "counts" else {"account": account}
     with pytest.raises(ValueError, match=r"decimal must be stated .* ',' if amounts are"):
         ask(path, **paying)

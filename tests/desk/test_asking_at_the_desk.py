@@ -11,6 +11,7 @@ import pytest
 from desks import Running, form_in, question, running, token_of, write_file, write_table
 
 import dpgap
+from dpgap.budget.cost import Cost
 from dpgap.budget.ledger import LedgerReservation
 from dpgap.desk.questions import FilledForm
 from dpgap.desk.queue import Receipt, own_key
@@ -326,7 +327,9 @@ def test_a_release_that_was_never_settled_is_shown_as_charged(tmp_path: Path) ->
         assert visitor is not None
         data = desk.desk.file.datasets["sales"]
         key = "a-desk-that-died"
-        account.of("ann", key=own_key(visitor, key)).reserve(Fraction(1), "top 2 of what by who")
+        account.of("ann", key=own_key(visitor, key)).reserve(
+            Cost.pure(Fraction(1)), "top 2 of what by who"
+        )
         page = ann.get(f"/data/sales/asked/{key}").text
         assert "Charged, and not answered yet" in page
         assert desk.desk.receipt(visitor, data, key).state == "under way"

@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sql
 from desks import Running, form_in, question, running, token_of, write_file
 
+from dpgap.budget.cost import Cost
 from dpgap.desk.queue import ACTS
 
 DOCS = Path(__file__).parents[2] / "docs" / "desk.md"
@@ -132,9 +133,9 @@ def test_programs_page_through_everything_and_so_do_pages(tmp_path: Path) -> Non
 def _page_through(desk: Running) -> None:
     account = desk.desk.ledger.account("sales").of("bob")
     for number in range(7):
-        reservation = account.reserve(Fraction(1, 10), f"number {number}")
+        reservation = account.reserve(Cost.pure(Fraction(1, 10)), f"number {number}")
         if number != 2:
-            reservation.settle(Fraction(1, 10))
+            reservation.settle(Cost.pure(Fraction(1, 10)))
     api = "/api/v1/datasets/sales/"
     with desk.program("sue") as sue, desk.browser("sue") as browser:
         for what, wanted in (("releases", 7), ("entries", 15)):
@@ -160,7 +161,9 @@ def _page_through(desk: Running) -> None:
 
 
 def test_programs_see_what_nobody_settled_and_verify_the_book(desk: Running) -> None:
-    reservation = desk.desk.ledger.account("sales").of("bob").reserve(Fraction(1, 10), "it died")
+    reservation = (
+        desk.desk.ledger.account("sales").of("bob").reserve(Cost.pure(Fraction(1, 10)), "it died")
+    )
     api = "/api/v1/datasets/sales/"
     with desk.program("sue") as sue, desk.program("ann") as ann:
         (stale,) = sue.get(f"{api}stale").json()["reservations"]

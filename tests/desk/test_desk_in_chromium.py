@@ -11,6 +11,7 @@ import pytest
 from desks import HOSTILE, KEY, Running, process_of, running, token_of, write_file
 
 import dpgap
+from dpgap.budget.cost import Cost
 from dpgap.budget.ledger import Ledger
 
 pytestmark = pytest.mark.xdist_group("chromium")
@@ -222,7 +223,9 @@ def hostile(tmp_path: Path) -> Iterator[Running]:
     text = path.read_text().replace('"Sales & more"', f"'{NAME}{'w' * 90}'")
     path.write_text(text)
     with running(path) as found:
-        found.desk.ledger.account("sales").of(NAME).reserve(Fraction(1, 7), "broken off " * 9)
+        found.desk.ledger.account("sales").of(NAME).reserve(
+            Cost.pure(Fraction(1, 7)), "broken off " * 9
+        )
         with found.program("ann") as ann:
             said = {"topic": "what", "k": 5, "epsilon": 1, "key": "the-first"}
             ann.post("/api/v1/datasets/sales/ask", json=said)

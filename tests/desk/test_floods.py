@@ -13,7 +13,7 @@ import httpx
 import pytest
 from desks import Running, form_in, process_of, question, running, token_of, write_file
 
-from dpgap.budget.account import Amount
+from dpgap.budget.cost import Cost, Limit
 from dpgap.budget.entries import Author, Balance, Entry, following
 from dpgap.budget.ledger import Ledger
 from dpgap.desk import questions
@@ -105,8 +105,8 @@ def test_keys_of_free_answers_fill_no_ledger(tmp_path: Path) -> None:
 def test_an_archive_grows_as_far_as_the_file_says(tmp_path: Path) -> None:
     path = write_file(tmp_path, data="epsilon = 10\nmegabytes = 1")
     with running(path) as desk, desk.program("ann") as ann, desk.program("bob") as bob:
-        desk.desk.ledger.account("sales").of("eve").reserve(Fraction(1), "long").settle(
-            Fraction(1), "x" * 10**6
+        desk.desk.ledger.account("sales").of("eve").reserve(Cost.pure(Fraction(1)), "long").settle(
+            Cost.pure(Fraction(1)), "x" * 10**6
         )
         for client in (ann, bob):
             refused = client.post(f"{API}/ask", json=question())
@@ -121,23 +121,23 @@ def test_one_rule_of_delta_for_the_file_the_pages_and_programs(tmp_path: Path) -
     with running(path) as desk, desk.browser("sue") as sue, desk.program("sue") as program:
         steward = desk.desk.ledger.steward("sales")
 
-        def allowance(person: str) -> Amount | None:
+        def allowance(person: str) -> Limit | None:
             mine = steward.balance_of(person).mine
             return None if mine is None else mine.allowance
 
-        assert allowance("ann") == Amount(Fraction(5), Fraction(1, 2 * 10**6))
-        assert allowance("bob") == Amount(Fraction(1), Fraction(1, 10**9))
+        assert allowance("ann") == Limit("epsilon", Fraction(5), Fraction(1, 2 * 10**6))
+        assert allowance("bob") == Limit("epsilon", Fraction(1), Fraction(1, 10**9))
         form = form_in(sue.get("/steward/sales").text, "/steward/sales/allow")
         for person, delta in (("bob", ""), ("ann", "1e-8"), ("eve", "")):
             said = {**form, "person": person, "epsilon": "2", "delta": delta, "reason": "so"}
             said["token"] = token_of("sue")
             assert sue.post("/steward/sales/allow", data=said).status_code == 303
-        assert allowance("bob") == Amount(Fraction(2), Fraction(1, 10**9))
-        assert allowance("ann") == Amount(Fraction(2), Fraction(1, 10**8))
-        assert allowance("eve") == Amount(Fraction(2), Fraction(2, 10**7))
+        assert allowance("bob") == Limit("epsilon", Fraction(2), Fraction(1, 10**9))
+        assert allowance("ann") == Limit("epsilon", Fraction(2), Fraction(1, 10**8))
+        assert allowance("eve") == Limit("epsilon", Fraction(2), Fraction(2, 10**7))
         act = {"person": "ann", "epsilon": 3, "delta": "1e-7", "reason": "more"}
         assert program.post(f"{API}/acts/allow", json=act).status_code == 200
-        assert allowance("ann") == Amount(Fraction(3), Fraction(1, 10**7))
+        assert allowance("ann") == Limit("epsilon", Fraction(3), Fraction(1, 10**7))
 
 
 BAD_LIMITS = {
@@ -268,7 +268,7 @@ def test_no_page_waits_for_a_book_to_be_verified(
 
 def _write_long_book(ledger: Ledger, entries: int) -> None:
     """Write thousands of settled questions of 200 people in one transaction."""
-    tiny = Amount(Fraction(1, 1000))
+    tiny = Cost.pure(Fraction(1, 1000))
     with ledger._store.writing("sales") as rows:
         last, mine = rows.find("sales")[-1], dict[str, Entry]()
         for number in range(entries // 2):

@@ -12,6 +12,7 @@ import pytest
 from desks import process_of, question, running, token_of, write_file
 from typer.testing import CliRunner
 
+from dpgap.budget.cost import Cost
 from dpgap.budget.ledger import Ledger
 from dpgap.cli.main import app
 from dpgap.desk.app import check_desk, open_desk
@@ -167,7 +168,7 @@ def test_charges_on_the_copy_before_anybody_notices_do_not_hide_the_loss(path: P
     _put_back(path, copy)
     account = Ledger(f"sqlite:///{path.parent}/budget.db").account("sales")
     for _ in range(4):  # beyond the number of the head that was seen
-        account.reserve(TENTH, "a program that saw nothing").settle(TENTH)
+        account.reserve(Cost.pure(TENTH), "a program that saw nothing").settle(Cost.pure(TENTH))
     with pytest.raises(PutBack, match="--epsilon 3/10"):
         _open(path)
 
@@ -223,7 +224,9 @@ def test_what_was_lost_counts_beyond_the_total(path: Path) -> None:
 def test_charges_at_other_desks_are_remembered_too(path: Path) -> None:
     desk = _open(path)
     copy = _copy(path)
-    Ledger(f"sqlite:///{path.parent}/budget.db").account("sales").reserve(TENTH, "elsewhere")
+    Ledger(f"sqlite:///{path.parent}/budget.db").account("sales").reserve(
+        Cost.pure(TENTH), "elsewhere"
+    )
     desk.remember()
     _put_back(path, copy)
     with pytest.raises(Refused, match="an older copy"):

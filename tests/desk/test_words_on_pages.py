@@ -14,6 +14,7 @@ from desks import Running, form_in, question, running, token_of, write_file
 
 import dpgap.desk.queue as queue
 from dpgap.budget import store
+from dpgap.budget.cost import Cost
 from dpgap.budget.entries import LedgerError
 from dpgap.budget.ledger import Ledger
 from dpgap.budget.store import BUSY_SECONDS, Rows
@@ -80,8 +81,8 @@ def test_a_fault_in_the_file_is_logged_once_with_its_line_and_pages_say_what_to_
 def test_what_is_left_is_rounded_down_and_what_is_spent_up(tmp_path: Path) -> None:
     with running(write_file(tmp_path, shares='{ ann = "0.50000078", bob = "all" }')) as desk:
         desk.desk.ledger.account("sales").of("ann").reserve(
-            Fraction("0.1943730"), "so much"
-        ).settle(Fraction("0.19437222"))
+            Cost.pure(Fraction("0.1943730")), "so much"
+        ).settle(Cost.pure(Fraction("0.19437222")))
         places = ("/", "/data/sales", "/data/sales/archive", "/data/sales?epsilon=0.1234564")
         home, form, archive, other = _pages(desk, "ann", *places)
         for page in (home, form, archive):
@@ -141,10 +142,10 @@ def test_expected_precision_speaks_of_losers_only_if_there_are_some(desk: Runnin
 
 
 def test_nothing_left_and_closed_are_said(desk: Running) -> None:
-    desk.desk.ledger.account("sales").of("ann").reserve(Fraction(4), "most")
+    desk.desk.ledger.account("sales").of("ann").reserve(Cost.pure(Fraction(4)), "most")
     (page,) = _pages(desk, "ann", "/data/sales?epsilon=2")
     assert "There is not enough left for this. Choose a smaller ε." in page
-    desk.desk.ledger.account("sales").of("ann").reserve(Fraction(1), "the rest")
+    desk.desk.ledger.account("sales").of("ann").reserve(Cost.pure(Fraction(1)), "the rest")
     (page,) = _pages(desk, "ann", "/data/sales")
     assert "You have nothing left. Ask a steward." in page
     assert "Choose a smaller" not in page
@@ -155,7 +156,9 @@ def test_nothing_left_and_closed_are_said(desk: Running) -> None:
 
 
 def test_forms_of_stewards_say_what_holds_now(desk: Running) -> None:
-    entry = desk.desk.ledger.account("sales").of("ann").reserve(Fraction(1), "lost").entry
+    entry = (
+        desk.desk.ledger.account("sales").of("ann").reserve(Cost.pure(Fraction(1)), "lost").entry
+    )
     acts: list[tuple[str, dict[str, object], str]] = [
         ("allow", {"person": "bob", "epsilon": "2"}, "bob may spend ε = 2 in all, by entry "),
         (
@@ -235,7 +238,7 @@ def test_lists_of_questions_name_the_topic(tmp_path: Path) -> None:
     twice = '[[datasets.sales.topics]]\nname = "other"\ntitle = "In Bern"\nitem = "what"\n'
     twice += 'domain = "items.txt"\nwhere = "city = \'Bern\'"'
     with running(write_file(tmp_path, more=twice)) as desk:
-        desk.desk.ledger.account("sales").of("bob").reserve(Fraction(1), "of a program")
+        desk.desk.ledger.account("sales").of("bob").reserve(Cost.pure(Fraction(1)), "of a program")
         with desk.program("ann") as ann:
             for topic in ("what", "other"):
                 ann.post(ASK, json=question(topic=topic)).raise_for_status()
@@ -325,7 +328,7 @@ def _fill(account: Any) -> None:
     """Use up the room in the pages that the file has."""
     with suppress(LedgerError):
         for _ in range(1000):
-            account.reserve(Fraction(1, 10**9), "a release " * 100)
+            account.reserve(Cost.pure(Fraction(1, 10**9)), "a release " * 100)
 
 
 FAILURES = {

@@ -7,7 +7,8 @@ import pandas
 import pytest
 
 import dpgap
-from dpgap.budget.account import Amount, InMemoryBudget
+from dpgap.budget.account import InMemoryBudget
+from dpgap.budget.cost import NOTHING, Limit
 
 SOLD = pandas.DataFrame(
     {
@@ -59,20 +60,20 @@ TABLE: dict[str, Any] = {"unit": "who", "item": "what"}
 def test_what_makes_no_sense_is_refused_before_any_charge(
     said: dict[str, Any], message: str
 ) -> None:
-    purse = InMemoryBudget(Amount(Fraction(1), Fraction(1, 2)))
+    purse = InMemoryBudget(Limit("epsilon", Fraction(1), Fraction(1, 2)))
     with pytest.raises((TypeError, ValueError), match=message):
         dpgap.top_k(SOLD, **TABLE, k=1, epsilon=1, account=purse, **said)
-    assert purse.spent == Amount(Fraction(0))
+    assert purse.spent == NOTHING
 
 
 @pytest.mark.parametrize("more", [{}, {"max_items": 1}, {"max_items": 1, "method": "histogram"}])
 def test_no_more_items_are_looked_for_than_the_domain_has(more: dict[str, Any]) -> None:
-    purse = InMemoryBudget(Amount(Fraction(1)))
+    purse = InMemoryBudget(Limit("epsilon", Fraction(1)))
     k = len(ITEMS) + 1
     said = f"k must be at most the number of items in the domain, {len(ITEMS)}, not {k}"
     with pytest.raises(ValueError, match=said):
         dpgap.top_k(SOLD, **TABLE, domain=ITEMS, k=k, epsilon=1, account=purse, **more)
-    assert purse.spent == Amount(Fraction(0))
+    assert purse.spent == NOTHING
 
 
 def test_without_reach_above_needs_a_k() -> None:
@@ -133,7 +134,7 @@ def test_everything_above_a_line_is_found_without_a_limit() -> None:
 
 
 def test_every_group_costs_the_whole_epsilon_once() -> None:
-    purse = InMemoryBudget(Amount(Fraction(2)))
+    purse = InMemoryBudget(Limit("epsilon", Fraction(2)))
     found = dpgap.top_k(
         SOLD,
         **TABLE,
@@ -165,20 +166,20 @@ def test_a_count_says_of_how_many() -> None:
 
 
 def test_one_group_is_not_asked_in_the_name_of_all_groups() -> None:
-    purse = InMemoryBudget(Amount(Fraction(1)))
+    purse = InMemoryBudget(Limit("epsilon", Fraction(1)))
     asked = {"domain": ITEMS, "by": "where", "groups": ["CH", "DE"], "max_groups": 1}
     by_group = dpgap.counts(SOLD, **TABLE, **asked)
     with pytest.raises(TypeError, match="all groups"):
         dpgap.top_k(by_group["CH"], k=1, epsilon=1, account=purse)
-    assert purse.spent == Amount(Fraction(0))
+    assert purse.spent == NOTHING
 
 
 def test_counts_of_items_are_no_count_of_units() -> None:
-    purse = InMemoryBudget(Amount(Fraction(1)))
+    purse = InMemoryBudget(Limit("epsilon", Fraction(1)))
     answers = dpgap.counts(SOLD, **TABLE, domain=ITEMS, max_items=1)
     with pytest.raises(TypeError, match="the table itself"):
         dpgap.count(answers, epsilon=1, account=purse)
-    assert purse.spent == Amount(Fraction(0))
+    assert purse.spent == NOTHING
 
 
 @pytest.mark.parametrize("max_items", [1, 3])

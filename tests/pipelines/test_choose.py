@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import dpgap
-from dpgap.budget.account import Amount
+from dpgap.budget.cost import Limit
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.desk.questions import FilledForm, offers
 from dpgap.exact.bits import InsecureSeededBits
@@ -99,7 +99,7 @@ def _planned(counts: PrivateCounts, kind: str, stated: dict[str, Any]) -> Expect
 def _at_the_desk(counts: PrivateCounts, kind: str, stated: dict[str, Any]) -> ExpectedErrors:
     fields = {name: str(value) for name, value in stated.items()}
     form = FilledForm.read({"topic": "items", "kind": kind, **fields})
-    left = Amount(Fraction(100), Fraction(1, 2))
+    left = Limit("epsilon", Fraction(100), Fraction(1, 2))
     (offer,) = [row for row in offers(form, counts, left, Fraction(0)).rows if row.is_asked]
     return offer.expected
 
@@ -227,7 +227,7 @@ def test_the_desk_says_the_threshold_of_unknown_items() -> None:
     counts = _counts("many unknown items each")
     stated = _stated("many unknown items each", "top-k", 3, "0.4", is_best=True)
     form = FilledForm.read({"topic": "items", **{name: str(stated[name]) for name in stated}})
-    words = offers(form, counts, Amount(Fraction(1), Fraction(1, 2)), Fraction(0)).words
+    words = offers(form, counts, Limit("epsilon", Fraction(1), Fraction(1, 2)), Fraction(0)).words
     threshold = _choice(counts, "top-k", stated).expected.threshold
     assert words == (f"Items are shown if their noisy value reaches {threshold}.",)
 

@@ -15,7 +15,7 @@ import polars
 import pytest
 
 import dpgap
-from dpgap.budget.account import AlreadyCharged, RefusedRequest, rounded_up
+from dpgap.budget.account import AlreadyCharged, RefusedRequest
 from dpgap.budget.ledger import Ledger, LedgerAccount
 from dpgap.releases.document import SHOWN, handed_out
 from seams import FailingBits, bits_are
@@ -182,7 +182,7 @@ def test_what_a_mechanism_releases_is_archived_too(mechanism: Any, account: Ledg
     kept: Any = dpgap.read_release(account.document(entry.number))
     assert kept.made == release.made
     assert kept.made.ledger.entry == entry.reservation
-    assert account.spent == rounded_up(getattr(release, "spent", release.epsilon))
+    assert account.spent == release.cost.up().epsilon
     shown = "indices" if hasattr(release, "indices") else "values"
     assert np.array_equal(getattr(kept, shown), getattr(release, shown))
 

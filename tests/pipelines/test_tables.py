@@ -12,7 +12,8 @@ import polars
 import pytest
 
 import dpgap
-from dpgap.budget.account import Amount, InMemoryBudget
+from dpgap.budget.account import InMemoryBudget
+from dpgap.budget.cost import NOTHING, Cost, Limit
 from dpgap.budget.ledger import Ledger, LedgerAccount
 from dpgap.pipelines import tables
 from seams import SpyAccount
@@ -105,14 +106,14 @@ WEAK: dict[str, Any] = {
 
 @pytest.mark.parametrize("kind", WEAK)
 def test_a_promise_that_is_weak_is_said_to_be_before_it_is_charged(kind: str) -> None:
-    budget = InMemoryBudget(Amount(Fraction(100), Fraction(1, 10)))
+    budget = InMemoryBudget(Limit("epsilon", Fraction(100), Fraction(1, 10)))
     ask = partial(WEAK[kind], unit="who")
     what = "δ is above 1/1,000: " if kind == "items" else "ε is above 20, which promises hardly"
     with warnings.catch_warnings():
         warnings.simplefilter("error", dpgap.PromiseWarning)
         with pytest.raises(dpgap.PromiseWarning, match=what):
             ask(SOLD, account=budget)
-        assert budget.spent == Amount(Fraction(0))
+        assert budget.spent == NOTHING
         ask(SOLD, **({"delta": "1/1000"} if kind == "items" else {"epsilon": 20}))
     with pytest.warns(dpgap.PromiseWarning, match=what) as told:
         ask(SOLD, account=budget)
@@ -220,9 +221,9 @@ def test_the_question_is_known_before_anything_is_charged(
 ) -> None:
     spy, asked = SpyAccount(), tables.Request
 
-    def noted(epsilon: Fraction, purpose: str, delta: Fraction, facts: Any, identity: Any) -> Any:
-        spy.diary.append((purpose, epsilon, facts["unit"]))
-        return asked(epsilon, purpose, delta, facts, identity)
+    def noted(cost: Cost, purpose: str, facts: Any, identity: Any) -> Any:
+        spy.diary.append((purpose, cost.epsilon, facts["unit"]))
+        return asked(cost, purpose, facts, identity)
 
     monkeypatch.setattr(tables, "Request", noted)
     options = {"threshold": 100} if function == "above" else {}

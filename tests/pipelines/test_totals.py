@@ -15,7 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 import dpgap
-from dpgap.budget.account import Amount, InMemoryBudget
+from dpgap.budget.account import InMemoryBudget
+from dpgap.budget.cost import NOTHING, Limit
 from dpgap.data.counts import counts, units_of
 from dpgap.question import Counting
 from seams import InsecureSeededBits, SpyArchive, app, bits_are, builds_kept
@@ -191,10 +192,10 @@ def test_a_session_pays_for_a_total_and_keeps_it() -> None:
 def test_what_makes_no_sense_is_refused_before_any_charge(
     said: dict[str, Any], message: str
 ) -> None:
-    purse = InMemoryBudget(Amount(Fraction(1)))
+    purse = InMemoryBudget(Limit("epsilon", Fraction(1)))
     with pytest.raises((TypeError, ValueError), match=message):
         dpgap.total(SOLD, **{"unit": "who", "sum": "paid", "epsilon": 1, "account": purse, **said})
-    assert purse.spent == Amount(Fraction(0))
+    assert purse.spent == NOTHING
 
 
 def test_counts_of_items_do_not_tell_a_total() -> None:

@@ -164,7 +164,7 @@ BROKEN = {
     "dpgap.releases.release._shown": "rows",
     "dpgap.releases.release.Measured.half_widths_of_leads": "items",
     "dpgap.releases.page.Scale.of": "picture",
-    "dpgap.releases.page.Amount": "lead",
+    "dpgap.budget.cost.Cost.in_words": "lead",
     "dpgap.releases.page._reading": "reading",
     "dpgap.releases.page.exact_text": "making",
 }

@@ -1,18 +1,14 @@
 """Paying for a release: first the most it can cost, then what it did cost.
 
-An *account* is anything that can `reserve` an ε and later `settle` it. Every release reserves
+An *account* is anything that can `reserve` a cost and later `settle` it. Every release reserves
 before it draws any noise. A crash in between leaves the reservation spent: that loses budget,
 never privacy. If only the settling fails, the release is returned all the same, with a warning:
 the most that it can have cost is charged.
 
 An *archive* is an account that gets the whole `Request`. It can refuse a request about another
 table. It charges a request once even if it is sent twice, and it keeps what was released.
-
->>> Amount(Fraction(1, 3)) + Amount(Fraction(1, 6), Fraction(1, 10**6))
-Amount(epsilon=Fraction(1, 2), delta=Fraction(1, 1000000))
 """
 
-import math
 import re
 import threading
 import warnings
@@ -20,102 +16,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from inspect import signature
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from dpgap._package import public
-from dpgap.budget.cost import Cost
+from dpgap.budget.cost import NOTHING, Cost, Limit
 from dpgap.exact.bits import ProcessBound
-from dpgap.exact.parameters import (
-    Rational,
-    positive_rational,
-    readable,
-    readable_down,
-    readable_up,
-)
-from dpgap.question import chance
-
-# --------------------------------------------------------------------------------------------------
-# Amounts of privacy, (ε, δ), as a book holds them: exact, and with short denominators.
-#
-# Charges are whole multiples of one small unit, 1/(10^30 · lcm(1, …, 24)), so that sums keep short
-# denominators however many releases there are. Reserved and settled amounts are rounded *up*, and a
-# new total *down*. So a book never shows less than what was spent. A release itself reports its
-# exact cost.
-
-
-UNIT = Fraction(1, 10**30 * math.lcm(*range(1, 25)))
-"""All amounts of entries are whole multiples of this."""
-
-
-def rounded_up(number: Fraction) -> Fraction:
-    """The number rounded up to a multiple of the unit. Charges are recorded so.
-
-    >>> rounded_up(Fraction(1, 3)), rounded_up(Fraction(1, 29)) > Fraction(1, 29)
-    (Fraction(1, 3), True)
-    """
-    return math.ceil(number / UNIT) * UNIT
-
-
-def rounded_down(number: Fraction) -> Fraction:
-    """The number rounded down to a multiple of the unit. Totals are recorded so."""
-    return math.floor(number / UNIT) * UNIT
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """An ε and a δ. The costs of releases add up: ε and δ separately."""
-
-    epsilon: Fraction
-    delta: Fraction = Fraction(0)
-
-    def __add__(self, other: "Amount") -> "Amount":
-        return Amount(self.epsilon + other.epsilon, self.delta + other.delta)
-
-    def __sub__(self, other: "Amount") -> "Amount":
-        return Amount(self.epsilon - other.epsilon, self.delta - other.delta)
-
-    def fits(self, limit: "Amount") -> bool:
-        """Whether neither ε nor δ is above the limit."""
-        return self.epsilon <= limit.epsilon and self.delta <= limit.delta
-
-    def down(self) -> "Amount":
-        """The amount rounded as a total is recorded. A total that is too large is refused."""
-        if self.epsilon >= 10**100:
-            raise ValueError("epsilon must be less than 10^100")
-        return Amount(rounded_down(self.epsilon), rounded_down(self.delta))
-
-    def exact(self) -> list[str]:
-        """The two numbers as text, as they are stored and hashed."""
-        return [str(self.epsilon), str(self.delta)]
-
-    def __str__(self) -> str:
-        return self.in_words(readable_up)
-
-    @property
-    def at_least(self) -> str:
-        """The amount in words, rounded down: what is left must never look like more."""
-        return self.in_words(readable_down)
-
-    def in_words(self, readable: Any, *beside: "Amount", joint: str = ", ") -> str:
-        """The amount in words. Its δ is shown, even 0, if an amount beside it has a δ."""
-        rest = f"{joint}δ = {readable(self.delta)}" if any(a.delta for a in (self, *beside)) else ""
-        return f"ε = {readable(self.epsilon)}{rest}".replace("= ≈", "≈ ")
-
-
-NOTHING = Amount(Fraction(0))
-
-
-def granted(epsilon: Rational, delta: Rational) -> Amount:
-    """The total as it is recorded: rounded down, with an ε above 0."""
-    total = Amount(positive_rational("epsilon", epsilon), chance("delta", delta)).down()
-    if total.epsilon == 0:
-        raise ValueError("epsilon must be larger: a total this small rounds down to 0")
-    return total
-
-
-# --------------------------------------------------------------------------------------------------
-
+from dpgap.exact.parameters import readable
 
 UNDER_WAY = "under way"
 
@@ -163,14 +69,14 @@ class UnsettledWarning(UserWarning):
 class Request:
     """A release that is to be paid for. All of this is public.
 
-    >>> Request(Fraction(1, 2), {"epsilon": Fraction(1, 2)}).purpose
+    >>> Request(Cost.pure("1/2"), {"epsilon": Fraction(1, 2)}).purpose
     "{'epsilon': 0.5}"
     """
 
-    epsilon: Fraction
+    cost: Cost
+    """The most that the release can cost."""
     about: object
     """The question in one plain line; or a mechanism, whose parameters are the question."""
-    delta: Fraction = Fraction(0)
     facts: Mapping[str, Any] | None = None
     """Facts of the table: "table", "unit", "neighbours", "columns", "private". Arrays have none."""
     identity: str | None = None
@@ -207,31 +113,27 @@ class Answered:
 
 
 class Reservation(Protocol):
-    """An ε set aside for one release."""
+    """A cost set aside for one release."""
 
-    def settle(self, epsilon: Fraction) -> None:
+    def settle(self, cost: Cost) -> None:
         """Record what the release did cost and give back the rest. This can be done only once."""
 
 
 class Account(Protocol):
     """A budget that releases are charged to."""
 
-    def reserve(self, epsilon: Fraction, purpose: str, /) -> Reservation:
-        """Set ε aside for `purpose`, or raise `BudgetExhausted` and change nothing.
-
-        An account that also takes a δ has it as a third argument, `delta`. One that does not is
-        never asked to pay for a release with a δ.
-        """
+    def reserve(self, cost: Cost, purpose: str, /) -> Reservation:
+        """Set a cost aside for `purpose`, or raise `BudgetExhausted` and change nothing."""
 
 
 class ArchiveReservation(Protocol):
-    """An ε set aside for one release, by an account that keeps what is released."""
+    """A cost set aside for one release, by an account that keeps what is released."""
 
     @property
     def reference(self) -> dict[str, Any]:
         """Where the charge stands: "dataset", "entry", "hash", and its "time" if it is known."""
 
-    def settle(self, epsilon: Fraction, document: str | None = None) -> None:
+    def settle(self, cost: Cost, document: str | None = None) -> None:
         """Record what the release did cost, and the release itself, in one step."""
 
 
@@ -264,8 +166,9 @@ Kept = TypeVar("Kept", bound=_Document)
 
 
 def pay(account: Account | None, request: Request, draw: Callable[[], Kept]) -> Kept:
-    """Reserve what is requested, then draw, then settle the ε that was spent.
+    """Reserve what is requested, then draw, then settle what the release did cost.
 
+    A release states its cost, with a δ that was spent when the draw began.
     Every release is paid here, except the run of a stream: the run stays open between its answers,
     and calls `reserved` and `settle` itself. The desk draws later, so it calls this twice.
 
@@ -276,16 +179,19 @@ def pay(account: Account | None, request: Request, draw: Callable[[], Kept]) -> 
     reference = getattr(reservation, "reference", None)
     release = draw()
     kept = None if reference is None else release.paid_by(reference)
-    settle(reservation, release.cost.pure_epsilon, kept)
+    settle(reservation, release.cost, kept)
     return release if kept is None else kept
 
 
-def settle(reservation: Any, spent: Fraction, kept: _Document | None = None) -> None:
+def settle(reservation: Any, cost: Cost, kept: _Document | None = None) -> None:
     """Tell the account what was spent. If this fails, warn; the release is returned anyway."""
     if reservation is None:
         return
     try:
-        reservation.settle(spent, *(() if kept is None else (kept.to_archive(),)))
+        if kept is None:
+            reservation.settle(cost)
+        else:
+            reservation.settle(cost, kept.to_archive())
         return
     except Exception as error:  # the words of others may hold anything
         why = f" ({error})" if type(error).__module__ == "dpgap" else ""
@@ -301,7 +207,7 @@ def settle(reservation: Any, spent: Fraction, kept: _Document | None = None) -> 
 
 
 def reserved(account: Account | None, request: Request) -> Reservation | None:
-    """Reserve what is requested. An archive gets the `Request`; others get ε, purpose and δ."""
+    """Reserve what is requested. An archive gets the `Request`; others get cost and purpose."""
     if account is None:
         return None
     if isinstance(account, Archive):
@@ -311,13 +217,16 @@ def reserved(account: Account | None, request: Request) -> Reservation | None:
             'account must be one that pays, such as dpgap.Ledger(url).account("sales"), not '
             f"{type(account).__name__}"
         )
-    with_delta = {"delta": request.delta} if request.delta else {}
-    if with_delta and "delta" not in signature(account.reserve).parameters:
-        raise RefusedRequest(
-            "delta must be 0 for this account: its `reserve` takes no delta. Use a ledger or a "
-            "session for unknown items"
-        )
-    return account.reserve(request.epsilon, request.purpose, **with_delta)
+    return account.reserve(request.cost, request.purpose)
+
+
+def require_cost(cost: object) -> Cost:
+    """A cost that is more than nothing, or an error that says how one is stated."""
+    if not isinstance(cost, Cost):
+        raise TypeError(f"cost must be a Cost, such as Cost.pure('1/2'), not {type(cost).__name__}")
+    if cost == NOTHING:
+        raise ValueError("cost must be more than nothing")
+    return cost
 
 
 class InMemoryBudget(ProcessBound):
@@ -326,56 +235,61 @@ class InMemoryBudget(ProcessBound):
     It cannot be overspent from several threads, and a forked process cannot spend from its copy. A
     release that ends in an error stays charged, as everywhere. A ledger outlives the program.
 
-    >>> purse = InMemoryBudget(Amount(Fraction(1)))
-    >>> purse.reserve(Fraction(3, 4), "top 10").settle(Fraction(1, 2))
-    >>> purse.remaining
-    Amount(epsilon=Fraction(1, 2), delta=Fraction(0, 1))
+    >>> budget = InMemoryBudget(Limit("epsilon", Fraction(1)))
+    >>> budget.reserve(Cost.pure("3/4"), "top 10").settle(Cost.pure("1/2"))
+    >>> print(budget.remaining)
+    ε = 0.5
     """
 
-    def __init__(self, total: Amount) -> None:
+    def __init__(self, total: Limit) -> None:
         super().__init__()
         self.total = total
-        self._spent = Amount(Fraction(0))
+        self._spent = NOTHING
         self._one_at_a_time = threading.Lock()
 
     @property
-    def spent(self) -> Amount:
+    def spent(self) -> Cost:
         """What was spent, reservations included."""
         return self._spent
 
     @property
-    def remaining(self) -> Amount:
+    def remaining(self) -> Limit:
         """What is left."""
-        return self.total - self._spent
+        return self.total.left(self._spent)
 
-    def reserve(
-        self, epsilon: Fraction, purpose: str, delta: Fraction = Fraction(0)
-    ) -> "_SetAside":
-        """Set an amount aside, or raise `BudgetExhausted` and change nothing."""
+    def reserve(self, cost: Cost, purpose: str) -> "_SetAside":
+        """Set a cost aside, or raise `BudgetExhausted` and change nothing."""
         self.refuse_elsewhere("a session")
-        wanted = Amount(epsilon, delta)
+        require_cost(cost)
         with self._one_at_a_time:
-            if not (self._spent + wanted).fits(self.total):
-                left = self.remaining.in_words(readable_down, wanted, self.total, joint=" and ")
-                what = "ask with less" if self.remaining.epsilon else "the budget is used up"
-                if wanted.delta > self.total.delta:
-                    what = "state a larger delta when you begin the session"
-                raise BudgetExhausted(
-                    f"this needs {wanted}, and {left} {'are' if 'δ' in left else 'is'} left: {what}"
-                )
-            self._spent += wanted
-        return _SetAside(wanted, self)
+            together = self._spent + cost
+            if not self.total.covers(together):
+                raise BudgetExhausted(self._refusal(cost))
+            self._spent = together
+        return _SetAside(cost, self)
+
+    def _refusal(self, cost: Cost) -> str:
+        """Why a cost is refused, and what to do."""
+        remaining = self.remaining
+        left = remaining.in_words(cost, self.total, joint=" and ")
+        verb = "are" if "δ" in left else "is"
+        advice = "ask with less"
+        if not self.total.covers_delta(cost):
+            advice = "state a larger delta when you begin the session"
+        elif not remaining.amount:
+            advice = "the budget is used up"
+        return f"this needs {cost}, and {left} {verb} left: {advice}"
 
 
 @dataclass(slots=True)
 class _SetAside:
-    """The amount that one release may spend, and the budget that it was taken from."""
+    """The cost that one release may have, and the budget that it was taken from."""
 
-    amount: Amount
-    purse: InMemoryBudget
+    reserved: Cost
+    budget: InMemoryBudget
 
-    def settle(self, epsilon: Fraction) -> None:
-        """Give back what was not used, once; δ stays spent."""
-        rest, self.amount = self.amount.epsilon - epsilon, Amount(epsilon)
-        with self.purse._one_at_a_time:
-            self.purse._spent -= Amount(max(rest, Fraction(0)))
+    def settle(self, cost: Cost) -> None:
+        """Give back what was not spent, once."""
+        with self.budget._one_at_a_time:
+            self.budget._spent -= self.reserved.beyond(cost)
+        self.reserved = cost

@@ -44,7 +44,7 @@ from functools import reduce
 from operator import add
 from typing import Literal, Self
 
-from dpgap.exact.parameters import Rational, positive_rational, readable_down, readable_up
+from dpgap.exact.parameters import Rational, positive_rational, rational, readable_down, readable_up
 from dpgap.question import chance
 
 UNIT = Fraction(1, 10**30 * math.lcm(*range(1, 25)))
@@ -52,7 +52,8 @@ UNIT = Fraction(1, 10**30 * math.lcm(*range(1, 25)))
 _LARGEST = 10**100
 
 Currency = Literal["epsilon", "rho"]
-_SYMBOLS: dict[Currency, str] = {"epsilon": "ε", "rho": "ρ"}
+CURRENCIES: dict[Currency, str] = {"epsilon": "ε", "rho": "ρ"}
+"""The currencies of a limit, with their symbols."""
 _ZERO = Fraction(0)
 
 
@@ -69,12 +70,23 @@ class Cost:
 
     def __post_init__(self) -> None:
         if (self.epsilon or 0) < 0 or self.rho < 0 or self.delta < 0:
-            raise ValueError("a cost must not be less than 0")
+            raise ValueError("epsilon, rho and delta of a cost must not be less than 0")
 
     @classmethod
-    def pure(cls, epsilon: Fraction, delta: Fraction = _ZERO) -> Self:
+    def pure(cls, epsilon: Rational, delta: Rational = _ZERO) -> Self:
         """The cost of ε-differential privacy: (ε, ε²/2)."""
-        return cls(epsilon, epsilon**2 / 2, delta)
+        exact = rational("epsilon", epsilon)
+        return cls(exact, exact**2 / 2, rational("delta", delta))
+
+    @classmethod
+    def stated(cls, epsilon: Rational, delta: Rational) -> "Cost":
+        """The pure cost that a person states; one that is too large is refused."""
+        cost = cls.pure(epsilon, delta)
+        if cost.pure_epsilon >= _LARGEST:
+            raise ValueError("epsilon must be less than 10^100")
+        if cost.delta > 1:
+            raise ValueError("delta must be at most 1")
+        return cost
 
     @classmethod
     def sum(cls, costs: Iterable["Cost"]) -> "Cost":
@@ -96,6 +108,19 @@ class Cost:
             _largest(epsilons, few) if len(epsilons) == len(listed) else None,
             _largest([cost.rho for cost in listed], few),
             _largest([cost.delta for cost in listed], few),
+        )
+
+    @classmethod
+    def least(cls, costs: Iterable["Cost"]) -> "Cost":
+        """The smallest of each of their numbers; nothing if there are no costs."""
+        listed = list(costs)
+        if not listed:
+            return NOTHING
+        epsilons = [cost.epsilon for cost in listed if cost.epsilon is not None]
+        return cls(
+            min(epsilons) if len(epsilons) == len(listed) else None,
+            min(cost.rho for cost in listed),
+            min(cost.delta for cost in listed),
         )
 
     def __add__(self, other: "Cost") -> "Cost":
@@ -191,7 +216,7 @@ class Limit:
 
     def __post_init__(self) -> None:
         if self.amount < 0 or self.delta < 0:
-            raise ValueError("a limit must not be less than 0")
+            raise ValueError(f"{self.currency} and delta of a limit must not be less than 0")
 
     @classmethod
     def granted(cls, epsilon: Rational, delta: Rational) -> "Limit":
@@ -210,7 +235,38 @@ class Limit:
 
     def covers(self, cost: Cost) -> bool:
         """Whether releases of this cost stay within the limit."""
-        return self.of(cost) <= self.amount and cost.delta <= self.delta
+        return self.of(cost) <= self.amount and self.covers_delta(cost)
+
+    def covers_delta(self, cost: Cost) -> bool:
+        """Whether the δ of this cost stays within the limit."""
+        return cost.delta <= self.delta
+
+    def none(self) -> "Limit":
+        """A limit in the same currency that covers nothing."""
+        return replace(self, amount=_ZERO, delta=_ZERO)
+
+    def used_up_by(self, cost: Cost) -> "Limit":
+        """The least limit in the same currency that covers a cost."""
+        return replace(self, amount=self.of(cost), delta=cost.delta)
+
+    @property
+    def epsilon(self) -> Fraction | None:
+        """The amount, if it is one of ε."""
+        return self.amount if self.currency == "epsilon" else None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the limit covers nothing."""
+        return not self.amount and not self.delta
+
+    def portion(self, cost: Cost) -> Fraction:
+        """How large a part of this limit a cost is."""
+        return self.of(cost) / self.amount if self.amount else _ZERO
+
+    def has_more_than(self, other: "Limit") -> bool:
+        """Whether the amount is larger than that of another limit, whatever their δ are."""
+        self.require_same_currency(other)
+        return self.amount > other.amount
 
     def left(self, spent: Cost) -> "Limit":
         """What may still be spent after this cost."""
@@ -219,16 +275,23 @@ class Limit:
 
     def fits(self, other: "Limit") -> bool:
         """Whether this limit is nowhere larger than another one."""
+        self.require_same_currency(other)
         return self.amount <= other.amount and self.delta <= other.delta
 
     def within(self, other: "Limit") -> "Limit":
         """The smaller of both limits, in its amount and in its δ."""
+        self.require_same_currency(other)
         amount = min(self.amount, other.amount)
         return replace(self, amount=amount, delta=min(self.delta, other.delta))
 
-    def raised(self, amount: Fraction) -> "Limit":
-        """The limit with a larger amount."""
-        return replace(self, amount=self.amount + amount)
+    def raised(self, grant: "Limit") -> "Limit":
+        """The limit with the amount of another one added; its δ stays."""
+        self.require_same_currency(grant)
+        return replace(self, amount=self.amount + grant.amount)
+
+    def changed(self, before: "Limit", after: "Limit") -> "Limit":
+        """The limit with its amount changed by as much as that of another limit; its δ stays."""
+        return replace(self, amount=self.amount + after.amount - before.amount)
 
     def lowered(self, cost: Cost) -> "Limit":
         """The limit without the amount of a cost; its δ stays."""
@@ -239,13 +302,19 @@ class Limit:
         amount = max(self.amount, self.of(cost))
         return replace(self, amount=amount, delta=max(self.delta, cost.delta))
 
-    def renewed(self, spent: Cost, amount: Fraction) -> "Limit":
-        """The limit that leaves exactly this amount after a cost; its δ stays."""
-        return replace(self, amount=self.of(spent) + amount)
+    def renewed(self, spent: Cost, grant: "Limit") -> "Limit":
+        """The limit that leaves exactly the amount of another one after a cost; its δ stays."""
+        self.require_same_currency(grant)
+        return replace(self, amount=self.of(spent) + grant.amount)
 
     def share_of_delta(self, amount: Fraction) -> Fraction:
         """The part of δ that belongs to a part of the amount, and at most all of it."""
         return self.delta * min(Fraction(1), amount / self.amount) if self.amount else self.delta
+
+    def require_same_currency(self, other: "Limit") -> None:
+        """Refuse to compare or add an amount of ε and one of ρ."""
+        if self.currency != other.currency:
+            raise ValueError(f"the budget is in {self.currency}, not in {other.currency}")
 
     def down(self) -> "Limit":
         """The limit as a book records it: rounded down. One that is too large is refused."""
@@ -267,7 +336,7 @@ class Limit:
         """
         has_delta = any(amount.delta for amount in (self, *beside))
         delta = self.delta if has_delta else None
-        return _in_words(_SYMBOLS[self.currency], self.amount, delta, readable_down, joint)
+        return _in_words(CURRENCIES[self.currency], self.amount, delta, readable_down, joint)
 
 
 def split(amount: Fraction, *shares: Fraction) -> tuple[Fraction, ...]:

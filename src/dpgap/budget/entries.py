@@ -5,14 +5,15 @@ The *body* of an entry is one canonical JSON text with everything that the entry
 the entry before, so entries form a chain.
 
 A body is an object with sorted keys and no spaces. It has a version, which is 1, and room for
-ranges of dates and for other accounting. What is written is read for ever, with its hash. An entry
+ranges of dates. A cost is written as its ε (null if it has none), its ρ and its δ; a limit as its
+currency, its amount and its δ. What is written is read for ever, with its hash. An entry
 of a later version, or with a value that this dpgap does not know, is refused: it was made by a
 later dpgap.
 
 >>> from fractions import Fraction
 >>> ann = Author("ann@lab", "2026-01-02", "ann")
->>> half, most = Amount(Fraction(1, 2)), Amount(Fraction(3, 4))
->>> book = [opening("sales", Amount(Fraction(1)), ann)]
+>>> half, most = Cost.pure("1/2"), Cost.pure("3/4")
+>>> book = [opening("sales", Limit("epsilon", Fraction(1)), ann)]
 >>> book.append(following(Balance(book[-1]), RESERVE, ann, charge=most, purpose="top 10 of url"))
 >>> book.append(following(Balance(book[-1], book[-1]), SETTLE, ann, book[1], charge=half))
 >>> book[-1].remaining, flaws(book)
@@ -23,15 +24,15 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import date, timedelta
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dpgap._package import public
-from dpgap.budget.account import NOTHING, Amount, BudgetExhausted
-from dpgap.exact.parameters import readable_down, readable_up
+from dpgap.budget.account import BudgetExhausted
+from dpgap.budget.cost import CURRENCIES, NOTHING, Cost, Currency, Limit
 
 CREATE, RESERVE, SETTLE = "create", "reserve", "settle"
 AGAIN = "again"
@@ -72,21 +73,22 @@ NEVER = "never"
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """How a budget is renewed: with so much ε at the first charge of every period, in UTC.
+    """How a budget is renewed: with so much at the first charge of every period, in UTC.
 
-    >>> Renewal("month", Fraction(1), False, "2026-11-01", None).next
+    >>> Renewal("month", Limit("epsilon", Fraction(1)), False, "2026-11-01", None).next
     '2026-12-01'
     """
 
     every: str
     """"day", "week", "month", or "never" if a steward stopped it."""
-    epsilon: Fraction
+    grant: Limit
+    """What a period adds to the total; its δ is 0."""
     carry: bool
-    """Whether unspent ε is kept in the next period; else it lapses."""
+    """Whether what is unspent is kept in the next period; else it lapses."""
     since: str
     """The first day of the newest period that has begun. Only a later one renews the budget."""
     lapsed: int | None
-    """The newest entry at which unspent ε lapsed. ε given back for earlier entries lapses too."""
+    """The newest entry at which the unspent lapsed; what earlier ones give back lapses too."""
 
     def start(self, at: str) -> str:
         """The first day of the period of a time."""
@@ -104,13 +106,19 @@ class Renewal:
 
     def exact(self) -> dict[str, Any]:
         """The values that are stored and hashed."""
-        return asdict(self) | {"epsilon": str(self.epsilon)}
+        return {
+            "every": self.every,
+            "grant": self.grant.exact(),
+            "carry": self.carry,
+            "since": self.since,
+            "lapsed": self.lapsed,
+        }
 
     def __str__(self) -> str:
         if self.every == NEVER:
             return NEVER
         left = "is kept" if self.carry else "lapses"
-        return f"{Amount(self.epsilon).at_least} every {self.every}; what is left {left}"
+        return f"{self.grant} every {self.every}; what is left {left}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +131,13 @@ class Entry:
     kind: str
     reservation: int | None
     """The number of the reservation that a settlement or a write-off ends."""
-    charge: Amount
-    """The amount that this entry opens with, sets aside, spends or grants."""
-    granted: Amount
+    charge: Cost
+    """What this entry sets aside or spends."""
+    granted: Limit
     """The total that all releases together may cost."""
-    used: Amount
+    used: Cost
     """All that settled and written-off releases did cost, this entry included."""
-    held: Amount
+    held: Cost
     """All that is set aside and not settled, this entry included. It counts as spent."""
     purpose: str
     who: str
@@ -143,9 +151,9 @@ class Entry:
     """The person who acted: whoever asked, or a steward."""
     reason: str = ""
     key: str | None = None
-    person_spent: Amount = NOTHING
+    person_spent: Cost = NOTHING
     """All that this person has spent or reserved, this entry included."""
-    allowance: Amount | None = None
+    allowance: Limit | None = None
     """The most that this person may spend; None: whatever the budget has left."""
     bound: int | None = None
     """The number of the entry that states which table the budget is for."""
@@ -159,39 +167,55 @@ class Entry:
     hash: str = ""
 
     @property
-    def epsilon(self) -> Fraction:
-        """The ε of this entry."""
-        return self.charge.epsilon
+    def amount(self) -> Cost | Limit:
+        """What this entry opens with, grants, allows, sets aside or spends."""
+        if self.kind in (CREATE, RAISE, LOWER):
+            return self.granted
+        if self.kind == ALLOW and self.allowance is not None:
+            return self.allowance
+        if self.kind in (RENEW, NEW_PERIOD) and self.period is not None:
+            return self.period.grant
+        return self.charge
+
+    @property
+    def epsilon(self) -> Fraction | None:
+        """The ε of this entry's amount; None if it has none."""
+        return self.amount.epsilon
 
     @property
     def delta(self) -> Fraction:
-        """The δ of this entry."""
-        return self.charge.delta
+        """The δ of this entry's amount."""
+        return self.amount.delta
+
+    @property
+    def gone(self) -> Cost:
+        """All that was spent or set aside, this entry included."""
+        return self.used + self.held
 
     @property
     def total(self) -> Fraction:
-        """The ε that all releases together may cost."""
-        return self.granted.epsilon
+        """What all releases together may cost, in the currency of the budget: ε or ρ."""
+        return self.granted.amount
 
     @property
     def spent(self) -> Fraction:
-        """The ε that releases did cost, this entry included."""
-        return self.used.epsilon
+        """What releases did cost, this entry included, in the currency of the budget."""
+        return self.granted.of(self.used)
 
     @property
     def reserved(self) -> Fraction:
-        """The ε set aside and not settled, this entry included. It counts as spent."""
-        return self.held.epsilon
+        """What is set aside and not settled, this entry included. It counts as spent."""
+        return self.granted.of(self.held)
 
     @property
-    def left(self) -> Amount:
+    def left(self) -> Limit:
         """What can still be reserved."""
-        return self.granted - self.used - self.held
+        return self.granted.left(self.gone)
 
     @property
     def remaining(self) -> Fraction:
-        """The ε that can still be reserved."""
-        return self.left.epsilon
+        """What can still be reserved, in the currency of the budget."""
+        return self.left.amount
 
     @property
     def renewal(self) -> Renewal | None:
@@ -204,7 +228,7 @@ class Entry:
         content = dict(_FIXED)
         for name in _STORED:
             value = getattr(self, name)
-            content[name] = value.exact() if isinstance(value, Amount | Renewal) else value
+            content[name] = value.exact() if isinstance(value, Cost | Limit | Renewal) else value
         return canonical(content)
 
     def seal(self) -> str:
@@ -219,13 +243,9 @@ class Entry:
 _TYPES: dict[str, Any] = {entry_field.name: entry_field.type for entry_field in fields(Entry)}
 _TYPES["extra"] = dict
 _STORED = [name for name in _TYPES if name != "hash"]
-_AMOUNTS = ("charge", "granted", "used", "held", "person_spent", "allowance")
-_FIXED: dict[str, Any] = {
-    "version": 1,
-    "range": None,
-    "accounting": "pure",
-    "currency": "epsilon-delta",
-}
+_COSTS = ("charge", "used", "held", "person_spent")
+_LIMITS = ("granted", "allowance")
+_FIXED: dict[str, Any] = {"version": 1, "range": None}
 """Values that are the same in every body. Another one was written by a later dpgap."""
 
 
@@ -258,8 +278,10 @@ def read_entry(body: str, hash: str = "") -> Entry:
         if values["period"] is not None:
             values["period"] = _read_renewal(values["period"])
         for name, value in values.items():
-            if name in _AMOUNTS and value is not None:
-                values[name] = _read_amount(*value)
+            if name in _COSTS:
+                values[name] = read_cost(*value)
+            elif name in _LIMITS and value is not None:
+                values[name] = _read_limit(*value)
             if not isinstance(values[name], _TYPES[name]):
                 raise TypeError
         return Entry(**values, hash=hash)
@@ -278,8 +300,17 @@ def read_number(text: object) -> Fraction:
 
 
 @lru_cache(maxsize=4096)  # most amounts of an entry are those of the one before
-def _read_amount(epsilon: str, delta: str) -> Amount:
-    return Amount(read_number(epsilon), read_number(delta))
+def read_cost(epsilon: str | None, rho: str, delta: str) -> Cost:
+    """A cost as `Cost.exact` states it."""
+    pure = None if epsilon is None else read_number(epsilon)
+    return Cost(pure, read_number(rho), read_number(delta))
+
+
+@lru_cache(maxsize=4096)
+def _read_limit(currency: Currency, amount: str, delta: str) -> Limit:
+    if currency not in CURRENCIES:
+        raise UnreadableEntry(_OF_LATER.format("currency"))
+    return Limit(currency, read_number(amount), read_number(delta))
 
 
 _OF_LATER = "was made by a later dpgap, which knows another {}: update dpgap to read it"
@@ -290,7 +321,7 @@ def _read_renewal(content: Any) -> Renewal:
     names = {each.name for each in fields(Renewal)}
     if content.keys() != names or content["every"] not in (*PERIODS, NEVER):
         raise UnreadableEntry(_OF_LATER.format("period"))
-    found = Renewal(**content | {"epsilon": read_number(content["epsilon"])})
+    found = Renewal(**content | {"grant": _read_limit(*content["grant"])})
     is_number = found.lapsed is None or type(found.lapsed) is int
     is_day = date.fromisoformat(found.since).isoformat() == found.since
     if not (type(found.carry) is bool and is_number and is_day):
@@ -338,26 +369,35 @@ class Balance(NamedTuple):
     mine: Entry | None = None
 
     @property
-    def left(self) -> Amount:
+    def left(self) -> Limit:
         """What this person can still spend: the budget or their allowance, whichever has less."""
-        left = NOTHING if self.last.closed else self.last.left
+        left = self.last.granted.none() if self.last.closed else self.last.left
         if self.mine is None or self.mine.allowance is None:
             return left
-        rest = self.mine.allowance - self.mine.person_spent  # below 0 if it was lowered since
-        return Amount(
-            max(Fraction(0), min(left.epsilon, rest.epsilon)),
-            max(Fraction(0), min(left.delta, rest.delta)),
-        )
+        return left.within(self.mine.allowance.left(self.mine.person_spent))
 
 
 def opening(
-    dataset: str, total: Amount, author: Author, extra: Mapping[str, Any] | None = None
+    dataset: str, total: Limit, author: Author, extra: Mapping[str, Any] | None = None
 ) -> Entry:
     """The first entry of a book; "facts" in `extra` state the table that it is for."""
-    stated: dict[str, Any] = {"extra": extra or {}, **author._asdict()}
-    stated["bound"] = 0 if "facts" in stated["extra"] else None
-    amounts = total, total, NOTHING, NOTHING
-    return Entry(dataset, 0, CREATE, None, *amounts, purpose="", previous="", **stated).sealed()
+    facts = extra or {}
+    entry = Entry(
+        dataset=dataset,
+        number=0,
+        kind=CREATE,
+        reservation=None,
+        charge=NOTHING,
+        granted=total,
+        used=NOTHING,
+        held=NOTHING,
+        purpose="",
+        previous="",
+        bound=0 if "facts" in facts else None,
+        extra=facts,
+        **author._asdict(),
+    )
+    return entry.sealed()
 
 
 def following(balance: Balance, kind: str, author: Author, *ended: Entry, **stated: Any) -> Entry:
@@ -367,7 +407,13 @@ def following(balance: Balance, kind: str, author: Author, *ended: Entry, **stat
     for each kind. Everything else follows from these and the balance.
     """
     last, mine = balance.last, balance.mine
-    unstated: dict[str, Any] = {"charge": NOTHING, "purpose": "", "key": None, "extra": {}}
+    usual: dict[str, Any] = {
+        "charge": NOTHING,
+        "purpose": "",
+        "key": None,
+        "extra": {},
+        "allowance": None if mine is None else mine.allowance,
+    }
     asked = replace(
         last,
         number=last.number + 1,
@@ -375,32 +421,30 @@ def following(balance: Balance, kind: str, author: Author, *ended: Entry, **stat
         reservation=None,
         previous=last.hash,
         person_spent=NOTHING if mine is None else mine.person_spent,
-        allowance=None if mine is None else mine.allowance,
-        **unstated | author._asdict() | stated,
+        **usual | author._asdict() | stated,
     )
     return replace(asked, **_KINDS[kind].rule(balance, asked, *ended)).sealed()
 
 
 def _reserve(balance: Balance, asked: Entry) -> dict[str, Any]:
     """Set an amount aside, or raise `BudgetExhausted`."""
-    last, charge = balance.last, asked.charge
-    if not NOTHING.fits(charge):
-        raise ValueError(f"what is reserved must not be less than 0, not {charge}")
+    last = balance.last
+    charge = asked.charge
     if last.closed:
         raise BudgetExhausted(f"the budget of data set {last.dataset!r} is closed")
-    if not charge.fits(last.left):
-        later = (
-            f". The next {now.every} begins on {now.next}, in UTC" if (now := last.renewal) else ""
-        )
+    if not last.left.covers(charge):
+        later = ""
+        if last.renewal is not None:
+            later = f". The next {last.renewal.every} begins on {last.renewal.next}, in UTC"
         raise BudgetExhausted(
-            f"data set {last.dataset!r} cannot cover this release: total {last.granted.at_least}, "
+            f"data set {last.dataset!r} cannot cover this release: total {last.granted}, "
             f"spent {last.used}, reserved {last.held}, remaining "
-            f"{last.left.in_words(readable_down, charge, last.granted)}, requested {charge}{later}"
+            f"{last.left.in_words(charge, last.granted)}, requested {charge}{later}"
         )
-    if asked.allowance is not None and not charge.fits(balance.left):
-        left = balance.left.in_words(readable_down, charge, asked.allowance, joint=" and ")
+    if asked.allowance is not None and not balance.left.covers(charge):
+        left = balance.left.in_words(charge, asked.allowance, joint=" and ")
         raise BudgetExhausted(
-            f"{asked.person!r} may spend {asked.allowance.at_least} of data set {last.dataset!r} "
+            f"{asked.person!r} may spend {asked.allowance} of data set {last.dataset!r} "
             f"and has spent or reserved {asked.person_spent}, so {left} "
             f"{'are' if 'δ' in left else 'is'} left for them and {charge} is too much: a steward "
             "can allow more"
@@ -412,25 +456,29 @@ def _reserve(balance: Balance, asked: Entry) -> dict[str, Any]:
 def _settle(balance: Balance, asked: Entry, ended: Entry) -> dict[str, Any]:
     """Replace what was reserved by what was spent; a write-off counts all of it as spent.
 
-    The rest is given back, unless unspent ε has lapsed since it was reserved. If a document is
+    The rest is given back, unless the unspent has lapsed since it was reserved. If a document is
     archived, "document" in `extra` is its hash, and "length" says how many characters it has.
     """
-    last, charge, length = balance.last, ended.charge, asked.extra.get("length", 0)
-    spent = charge if asked.kind == WRITE_OFF else asked.charge
-    if not NOTHING.fits(spent) or not spent.fits(charge):
-        raise ValueError(
-            f"epsilon must be at least 0 and at most the {readable_down(charge.epsilon)} that was "
-            f"reserved, not {readable_up(spent.epsilon)}"
-        )
+    last = balance.last
+    most = ended.charge
+    length = asked.extra.get("length", 0)
+    cost = most if asked.kind == WRITE_OFF else asked.charge
+    if not cost.fits(most):
+        raise ValueError(f"cost must be at most what was reserved, {most}, not {cost}")
     if not (isinstance(length, int) and length >= 0):
         raise ValueError("length must be that of a document")
-    changes: dict[str, Any] = {"person": ended.person, "reservation": ended.number}
-    changes |= {"charge": spent, "used": last.used + spent, "held": last.held - charge}
-    changes["archived"] = last.archived + length
+    changes: dict[str, Any] = {
+        "person": ended.person,
+        "reservation": ended.number,
+        "charge": cost,
+        "used": last.used + cost,
+        "held": last.held - most,
+        "archived": last.archived + length,
+    }
     if ended.person:
-        changes["person_spent"] = asked.person_spent - charge + spent
+        changes["person_spent"] = asked.person_spent - most + cost
     if last.period and last.period.lapsed is not None and ended.number < last.period.lapsed:
-        changes["granted"] = last.granted - Amount(charge.epsilon - spent.epsilon)
+        changes["granted"] = last.granted.lowered(most.beyond(cost))
     return changes
 
 
@@ -447,8 +495,7 @@ def _again(_: Balance, asked: Entry) -> dict[str, Any]:
 
 def _set_total(balance: Balance, asked: Entry) -> dict[str, Any]:
     """Raise or lower the total, though never below what is spent and reserved."""
-    last, kind, total = balance.last, asked.kind, asked.charge
-    gone = last.used + last.held
+    last, kind, total = balance.last, asked.kind, asked.granted
     less, more = (last.granted, total) if kind == RAISE else (total, last.granted)
     if kind == RAISE and last.closed:
         raise ValueError(f"data set {last.dataset!r} is closed: its total cannot be raised")
@@ -457,12 +504,20 @@ def _set_total(balance: Balance, asked: Entry) -> dict[str, Any]:
             f"data set {last.dataset!r} has a total of {last.granted}: to {kind} it, state a "
             f"{'larger' if kind == RAISE else 'smaller'} one, not {total}"
         )
-    if kind == LOWER and not gone.fits(total):
+    if kind == LOWER and not total.covers(last.gone):
         raise ValueError(
-            f"data set {last.dataset!r} has spent and reserved {gone}: its total cannot be "
+            f"data set {last.dataset!r} has spent and reserved {last.gone}: its total cannot be "
             f"lowered to {total}"
         )
-    return {"granted": total}
+    return {}
+
+
+def _allow(balance: Balance, asked: Entry) -> dict[str, Any]:
+    """Say how much of the total a person may spend, in the currency of the budget."""
+    if asked.allowance is None:
+        raise ValueError("an allowance must be stated")
+    asked.allowance.require_same_currency(balance.last.granted)
+    return {}
 
 
 def _close(balance: Balance, _: Entry) -> dict[str, Any]:
@@ -486,7 +541,7 @@ def _renew(balance: Balance, asked: Entry) -> dict[str, Any]:
         known = ", ".join(map(repr, PERIODS))
         every = None if said is None else said.every
         raise ValueError(f"every must be one of {known} or {NEVER!r}, not {every!r}")
-    if (said.every == NEVER) != (said.epsilon == 0) or said.epsilon < 0:
+    if (said.every == NEVER) != said.grant.is_empty:
         raise ValueError("epsilon must say what a period may cost; to stop the renewal, state none")
     if last.closed:
         raise ValueError(f"the budget of data set {last.dataset!r} is closed: it is not renewed")
@@ -495,7 +550,7 @@ def _renew(balance: Balance, asked: Entry) -> dict[str, Any]:
     since, lapsed = ("", None) if before is None else (before.since, before.lapsed)
     if said.every != NEVER:
         since = max(since, said.start(asked.at))
-    return {"charge": Amount(said.epsilon), "period": replace(said, since=since, lapsed=lapsed)}
+    return {"period": replace(said, since=since, lapsed=lapsed)}
 
 
 def _new_period(balance: Balance, asked: Entry) -> dict[str, Any]:
@@ -512,15 +567,15 @@ def _new_period(balance: Balance, asked: Entry) -> dict[str, Any]:
     is_instead = bool(asked.reason) and period.since > asked.at[:10]
     if not is_over and not is_instead:
         raise ValueError(f"the {period.every} of today has begun already, on {period.since}")
-    left = period.epsilon
+    of_one_period = last.granted.renewed(last.gone, period.grant)
+    granted = of_one_period
     if period.carry and is_instead:
-        left = max(left, last.remaining)
+        granted = last.granted if of_one_period.fits(last.granted) else of_one_period
     elif period.carry:
-        left += last.remaining
+        granted = last.granted.raised(period.grant)
     lapsed = period.lapsed if period.carry else asked.number
     return {
-        "charge": Amount(period.epsilon),
-        "granted": Amount(last.spent + last.reserved + left, last.granted.delta),
+        "granted": granted,
         "period": replace(period, since=period.start(asked.at), lapsed=lapsed),
     }
 
@@ -531,14 +586,9 @@ def _accept(balance: Balance, asked: Entry) -> dict[str, Any]:
     "lost" in `extra` is the head of the lost entries.
     """
     last, lost = balance.last, asked.charge
-    if not NOTHING.fits(lost):
-        raise ValueError(f"what was lost must not be less than 0, not {lost}")
     if not is_head(asked.extra.get("lost")):
         raise ValueError("head must be 64 hexadecimal digits")
-    used = last.used + lost
-    gone = used + last.held
-    epsilon = max(last.granted.epsilon, gone.epsilon)
-    return {"used": used, "granted": Amount(epsilon, max(last.granted.delta, gone.delta))}
+    return {"used": last.used + lost, "granted": last.granted.raised_to(last.gone + lost)}
 
 
 class Kind(NamedTuple):
@@ -553,11 +603,11 @@ _KINDS = {
     SETTLE: Kind(("charge", "extra"), _settle),
     WRITE_OFF: Kind((), _settle),
     AGAIN: Kind(("purpose", "key", "extra"), _again),
-    RAISE: Kind(("charge",), _set_total),
-    LOWER: Kind(("charge",), _set_total),
+    RAISE: Kind(("granted",), _set_total),
+    LOWER: Kind(("granted",), _set_total),
     CLOSE: Kind((), _close),
     # How much of the total a person may spend, what is spent included.
-    ALLOW: Kind(("charge",), lambda _, asked: {"allowance": asked.charge}),
+    ALLOW: Kind(("allowance",), _allow),
     BIND: Kind(("extra",), _bind),
     RENEW: Kind(("period",), _renew),
     NEW_PERIOD: Kind((), _new_period),
@@ -655,9 +705,7 @@ class _Replay:
         mine, ended = self.people.get(entry.person), entry.reservation
         if mine is None and self.first and entry.person:  # in a part of a book: what it must be
             added = entry.charge if entry.kind == RESERVE else NOTHING
-            spent = entry.person_spent - added
-            if not NOTHING.fits(spent):
-                raise ValueError("nobody has spent less than nothing")
+            spent = entry.person_spent - added  # nobody has spent less than nothing
             mine = replace(last, person_spent=spent, allowance=entry.allowance)
         endings = () if ended is None else (self.waiting[ended],)
         stated = {name: getattr(entry, name) for name in _KINDS[entry.kind].stated}

@@ -12,7 +12,7 @@ does with a budget.
 >>> import tempfile, os
 >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db")
 >>> sales = ledger.create("sales", epsilon=1)
->>> sales.reserve(Fraction(3, 4), "top 10 of url").settle(Fraction(1, 2))
+>>> sales.reserve(Cost.pure("3/4"), "top 10 of url").settle(Cost.pure("1/2"))
 >>> sales.remaining, ledger.verify("sales")
 (Fraction(1, 2), [])
 """
@@ -29,18 +29,17 @@ from dpgap._package import public
 from dpgap.budget import entries, requests
 from dpgap.budget.account import (
     AlreadyCharged,
-    Amount,
     Answered,
     Request,
-    granted,
-    rounded_up,
+    require_cost,
 )
+from dpgap.budget.cost import Cost, Limit
 from dpgap.budget.entries import Author, Balance, Entry, UnreadableEntry
 from dpgap.budget.entries import LedgerError as LedgerError
 from dpgap.budget.requests import ChargedRequest, Quota
 from dpgap.budget.steward import Steward
 from dpgap.budget.store import MOST, Document, Outline, Rows, Store
-from dpgap.exact.parameters import Rational, positive_rational, rational
+from dpgap.exact.parameters import Rational
 
 
 @public
@@ -92,7 +91,7 @@ class Ledger:
         names the data set that has the first. The ledger keeps the `reason`.
         """
         name = requests.require_name(dataset)
-        total = granted(epsilon, delta)
+        total = Limit.granted(epsilon, delta)
         facts = requests.stated_facts(table, unit, neighbours, columns)
         with self._store.creating() as rows:
             if last := rows.find(name):
@@ -402,14 +401,13 @@ class LedgerAccount:
         said |= {"joins": joins, "quota": quota}
         return replace(self, **{name: value for name, value in said.items() if value})
 
-    def reserve(self, epsilon: Fraction, purpose: str) -> "LedgerReservation":
-        """Set ε aside durably, or raise `BudgetExhausted` and change nothing."""
-        return self.reserve_for(Request(epsilon, purpose))
+    def reserve(self, cost: Cost, purpose: str) -> "LedgerReservation":
+        """Set a cost aside durably, or raise `BudgetExhausted` and change nothing."""
+        return self.reserve_for(Request(cost, purpose))
 
     def reserve_for(self, request: Request) -> "LedgerReservation":
         """Set aside what the request can cost, durably, or raise an error and change nothing."""
-        epsilon = positive_rational("epsilon", request.epsilon)
-        charge = Amount(rounded_up(epsilon), rounded_up(rational("delta", request.delta)))
+        charge = require_cost(request.cost).up()
         ledger, name, person = self.ledger, self.dataset, self.person or self.ledger._user
         with ledger._store.writing(name) as rows:
             self.require_book(rows)
@@ -542,7 +540,7 @@ class LedgerAccount:
 
     @property
     def total(self) -> Fraction:
-        """The ε that all releases together may cost, since the budget was opened."""
+        """What all releases together may cost, since the budget was opened."""
         return self.ledger._now(self.dataset, self.person).last.total
 
     @property
@@ -556,14 +554,14 @@ class LedgerAccount:
         return self.balance.reserved
 
     @property
-    def left(self) -> Amount:
-        """The ε and δ that this person can still reserve, within their allowance."""
+    def left(self) -> Limit:
+        """What this person can still reserve, within their allowance."""
         return self.ledger._now(self.dataset, self.person).left
 
     @property
     def remaining(self) -> Fraction:
         """The ε that this person can still reserve; `balance.remaining` is that of everybody."""
-        return self.left.epsilon
+        return self.left.amount
 
     @property
     def head(self) -> str:
@@ -583,25 +581,24 @@ class LedgerReservation:
         """Where the charge stands, for the release to state."""
         return {**requests.reference_of(self.entry), "time": self.entry.at[:19] + "Z"}
 
-    def settle(self, epsilon: Fraction, document: str | None = None) -> None:
+    def settle(self, cost: Cost, document: str | None = None) -> None:
         """Record what the release did cost, and archive it, in one transaction; only once.
 
-        What it did not cost is given back. A δ is spent as it was reserved.
+        What it did not cost is given back.
         """
         ledger, reservation = self.ledger, self.entry
-        name, person, reserved = reservation.dataset, reservation.person, reservation.charge
-        spent = Fraction(epsilon)
-        if spent > 0:
-            spent = rounded_up(spent)
+        name, person = reservation.dataset, reservation.person
         with ledger._store.writing(name) as rows:
             balance, found = ledger._balance(rows, name, person, number=reservation.number)
             if reservation.hash not in (each.hash for each in found):
                 raise LedgerError(f"{ledger._store.where} was rewritten: it has lost a reservation")
+            if not reservation.charge.fits(balance.last.held):  # it was settled or written off
+                raise LedgerError(ledger._store.has_already)
             extra: dict[str, Any] = {}
             if document is not None:
                 extra = {"document": entries.hash_of(document), "length": len(document)}
             # How long drawing took is private: the book has the time of the charge alone.
             author = ledger._author(person, actor=reservation.actor)._replace(at=reservation.at)
-            stated = {"charge": Amount(spent, reserved.delta), "extra": extra}
+            stated = {"charge": cost.up(), "extra": extra}
             entry = entries.following(balance, entries.SETTLE, author, reservation, **stated)
             rows.append(entry, document, reservation.extra.get("identity"))

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from dpgap.budget import account
-from dpgap.budget.account import UNDER_WAY, RefusedRequest, Request, rounded_up
+from dpgap.budget.account import UNDER_WAY, RefusedRequest, Request
+from dpgap.budget.cost import Cost
 from dpgap.budget.entries import (
     AGAIN,
     RESERVE,
@@ -436,17 +437,26 @@ def _matches(kept: Document, settlement: Entry, reservation: Entry | None) -> bo
     if not isinstance(said, dict) or said.get("format") != _RELEASE:
         return True
     try:
-        most, charged = read_number(said["epsilon"]), reservation.charge.epsilon
-        spent = read_number(said["cost"]["epsilon"])
+        most = _read_cost(said["promise"]["cost"])
+        spent = _read_cost(said["cost"])
         return (
             said["made"]["ledger"] == reference_of(reservation)
             and said.get("question", {}).get("identity") == identity
-            and charged == rounded_up(most)
-            and settlement.charge.epsilon == rounded_up(spent)
-            and read_number(said["delta"]) <= reservation.charge.delta
+            and reservation.charge == most.up()
+            and settlement.charge == spent.up()
         )
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         return False
+
+
+def _read_cost(stated: Mapping[str, Any]) -> Cost:
+    """A cost as a release document states it."""
+    epsilon = stated.get("epsilon")
+    return Cost(
+        epsilon=None if epsilon is None else read_number(epsilon),
+        rho=read_number(stated["rho"]),
+        delta=read_number(stated.get("delta", "0")),
+    )
 
 
 def reference_of(entry: Entry) -> dict[str, Any]:
@@ -504,8 +514,8 @@ def refuse_used_key(rows: Rows, found: Iterable[Entry], key: str | None, request
     if entry is None:
         return
     reservation = paid_by(rows, entry)
-    same = (reservation.epsilon, reservation.extra.get("identity"), reservation.purpose)
-    if same != (rounded_up(request.epsilon), request.identity, request.purpose):
+    charged = (reservation.charge, reservation.extra.get("identity"), reservation.purpose)
+    if charged != (request.cost.up(), request.identity, request.purpose):
         raise account.KeyUsed(
             f"request key {key!r} was used for another request, {entry.purpose!r}: use a new key "
             "for each request"

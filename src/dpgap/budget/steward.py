@@ -9,7 +9,7 @@
 Fraction(2, 1)
 >>> steward.allow("ann", "1/2", reason="the yearly report").allowance.epsilon
 Fraction(1, 2)
->>> sales.of("ann").reserve(1, "top 10 of url by user_id")  # doctest: +ELLIPSIS
+>>> sales.of("ann").reserve(Cost.pure(1), "top 10 of url by user_id")  # doctest: +ELLIPSIS
 Traceback (most recent call last):
 dpgap.BudgetExhausted: 'ann' may spend ε = 0.5 of data set 'sales' and has spent or reserved ...
 """
@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpgap.budget import entries, requests
-from dpgap.budget.account import NOTHING, Amount, granted, rounded_up
+from dpgap.budget.cost import NOTHING, Cost, Limit
 from dpgap.budget.entries import Author, Balance, Entry, Renewal, following
 from dpgap.budget.requests import require_two_clocks
 from dpgap.budget.store import Period, Rows
@@ -61,8 +61,8 @@ class Steward:
         Monday. Unspent ε lapses, unless `carry` is True. Renewal begins with the next period: until
         then the budget stays as it is. δ and allowances are not renewed.
         """
-        added = Amount(rational("epsilon", epsilon)).down().epsilon
-        said = Renewal(every, added, carry, "", None)
+        grant = Limit("epsilon", rational("epsilon", epsilon)).down()
+        said = Renewal(every, grant, carry, "", None)
         with self._acting(reason or None, renewed=True) as (rows, balance, author):
             author = author._replace(at=rows.now())
             return rows.append(following(balance, entries.RENEW, author, period=said))
@@ -104,8 +104,8 @@ class Steward:
             if balance.mine is None:
                 _refuse_look_alike(rows, self.dataset, person)
             given = _same_share(balance, whole) if part is None else part
-            charge = Amount(whole, given).down()
-            return rows.append(following(balance, entries.ALLOW, author, charge=charge))
+            allowance = Limit("epsilon", whole, given).down()
+            return rows.append(following(balance, entries.ALLOW, author, allowance=allowance))
 
     def bind(
         self,
@@ -154,12 +154,7 @@ class Steward:
         `epsilon` and `delta` are the most that the lost entries spent. They count as spent, even
         beyond the total. From then on, `verify` takes the head for a known loss.
         """
-        lost = Amount(rational("epsilon", epsilon), rational("delta", delta))
-        if lost.epsilon >= 10**100:
-            raise ValueError("epsilon must be less than 10^100")
-        if lost.delta > 1:
-            raise ValueError("delta must be at most 1")
-        charge = Amount(rounded_up(lost.epsilon), rounded_up(lost.delta))
+        charge = Cost.stated(epsilon, delta).up()
         with self._acting(reason, renewed=True) as (rows, balance, author):
             for name in rows.datasets():
                 if rows.book(name, hash=[head]):
@@ -194,8 +189,9 @@ class Steward:
         self, kind: str, epsilon: Rational, delta: Rational | None, reason: str
     ) -> Entry:
         with self._acting(reason, renewed=True) as (rows, balance, author):
-            total = granted(epsilon, balance.last.granted.delta if delta is None else delta)
-            return rows.append(following(balance, kind, author, charge=total))
+            chance = balance.last.granted.delta if delta is None else delta
+            total = Limit.granted(epsilon, chance)
+            return rows.append(following(balance, kind, author, granted=total))
 
     @contextmanager
     def _acting(
@@ -218,8 +214,11 @@ class Steward:
 
 def _refuse_look_alike(rows: Rows, dataset: str, person: str) -> None:
     """Refuse a new person who could be taken for one who has spent, or may spend, something."""
-    amounts = {it.person: {it.person_spent, it.allowance} for it in rows.people(dataset)}
-    others = [name for name, has in amounts.items() if has - {NOTHING, None}]
+    others = []
+    for entry in rows.people(dataset):
+        may_spend = entry.allowance is not None and not entry.allowance.is_empty
+        if may_spend or entry.person_spent != NOTHING:
+            others.append(entry.person)
     if (other := requests.look_alike(person, others)) is not None:
         raise ValueError(
             f"person {person!r} looks like {other!r}, who has an allowance or has spent in data "
@@ -232,4 +231,4 @@ def _same_share(balance: Balance, epsilon: Fraction) -> Fraction:
     last, mine = balance.last, balance.mine
     if mine is not None and mine.allowance is not None:
         return mine.allowance.delta
-    return last.granted.delta * (min(Fraction(1), epsilon / last.total) if last.total else 1)
+    return last.granted.share_of_delta(epsilon)

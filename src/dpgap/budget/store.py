@@ -26,6 +26,7 @@ from sqlalchemy.pool import NullPool
 
 from dpgap._package import how_to_get
 from dpgap.budget import entries
+from dpgap.budget.cost import Cost, Limit
 from dpgap.budget.entries import Entry, LedgerError, UnreadableEntry
 
 # --------------------------------------------------------------------------------------------------
@@ -240,11 +241,11 @@ class Outline(NamedTuple):
     people: list[Entry]
     spread: list[Entry]
     earlier: "Outline | None" = None
-    limits: Mapping[str, Fraction] = {}
+    limits: Mapping[str, Limit] = {}
 
 
 class Period(NamedTuple):
-    """The ε of the current period of a renewed budget."""
+    """The current period of a renewed budget, in the currency of the budget: ε or ρ."""
 
     spent: Fraction
     reserved: Fraction
@@ -363,20 +364,22 @@ class Rows:
         if last.renewal is None:
             return None
         waiting, first = self.waiting(last.dataset), self.period_start(last)
-        reserved = sum((it.epsilon for it in waiting if it.number >= first), Fraction(0))
-        total = last.total - self._charged_before(last, waiting)
-        return Period(total - last.remaining - reserved, reserved, total)
+        before = self._charged_before(last, waiting)
+        held = Cost.sum(entry.charge for entry in waiting if entry.number >= first)
+        settled = last.gone - before - held
+        granted = last.granted
+        return Period(granted.of(settled), granted.of(held), granted.lowered(before).amount)
 
-    def _charged_before(self, last: Entry, waiting: list[Entry]) -> Fraction:
+    def _charged_before(self, last: Entry, waiting: list[Entry]) -> Cost:
         """What was charged before the current period."""
         entry, first = _ENTRIES.c, self.period_start(last)
         later = (entry.number >= first, entry.number <= last.number)
         ended = self._read(self._of(last.dataset, entry.reservation < first, *later))
         ended += [it for it in waiting if it.number < first]
-        settled = [it.spent for it in self.book(last.dataset, 1, first)]
-        return sum((it.epsilon for it in ended), sum(settled, Fraction(0)))
+        settled = Cost.sum(entry.used for entry in self.book(last.dataset, 1, first))
+        return settled + Cost.sum(entry.charge for entry in ended)
 
-    def _limits(self, last: Entry, waiting: list[Entry]) -> dict[str, Fraction]:
+    def _limits(self, last: Entry, waiting: list[Entry]) -> dict[str, Limit]:
         """What each period can cost, by its first day, since the budget is renewed as it is now.
 
         A period costs what it began with, and what raised its total. The newest costs the total,
@@ -385,20 +388,23 @@ class Rows:
         if (now := last.renewal) is None:
             return {}
         name, before = last.dataset, self._charged_before(last, waiting)
-        found: dict[str, Fraction] = {}
-        earlier = Fraction(0)  # what the newest period could cost before it was begun once more
+        found: dict[str, Limit] = {}
+        earlier = now.grant.none()  # what the newest period could cost before it was begun again
         kinds = [entries.RENEW, entries.NEW_PERIOD, *_CHANGE_TOTALS]
         for it in self.book(name, before=last.number + 1, kind=kinds):
             if not it.period or (it.period.every, it.period.carry) != (now.every, now.carry):
                 found = {}
             elif it.kind == entries.NEW_PERIOD:
-                found = found or {"": it.spent + it.reserved}
+                found = found or {"": it.granted.used_up_by(it.gone)}
                 newest = it.period.since
-                earlier = found.get(newest, Fraction(0))
-                found[newest] = earlier + it.epsilon
+                earlier = found.get(newest, now.grant.none())
+                found[newest] = earlier.raised(it.period.grant)
             elif it.kind != entries.RENEW and found:
-                found[newest] += it.total - self.book(name, 1, it.number)[0].total
-        return (found or {"": before}) | {now.since: earlier + last.total - before}
+                previous = self.book(name, 1, it.number)[0]
+                found[newest] = found[newest].changed(previous.granted, it.granted)
+        if not found:
+            found[""] = last.granted.used_up_by(before)
+        return found | {now.since: earlier.raised(last.granted.lowered(before))}
 
     def people(self, dataset: str, end: int = MOST) -> list[Entry]:
         """The last entry of each person before a number, by their names."""
@@ -520,6 +526,14 @@ class Store:
         with self._reached(), self.engine.connect() as connection:
             return self.is_made(connection)
 
+    @property
+    def has_already(self) -> str:
+        """Why an entry is refused that the ledger has already."""
+        return (
+            f"the ledger {self.where} has this entry already: a data set is created once, a "
+            "request charged once, a reservation settled once, and a period begun once"
+        )
+
     @contextmanager
     def reading(self) -> Iterator[Rows]:
         """A transaction that only reads."""
@@ -598,10 +612,7 @@ class Store:
         try:
             yield
         except IntegrityError:
-            raise LedgerError(
-                f"the ledger {self.where} has this entry already: a data set is created once, a "
-                "request charged once, a reservation settled once, and a period begun once"
-            ) from None
+            raise LedgerError(self.has_already) from None
         except SQLAlchemyError as error:
             why = trouble(error)
             raise LedgerError(f"the ledger {self.where} {why}{then}", why) from None

@@ -39,7 +39,9 @@ def to_csv(books: "list[list[Entry]]") -> str:
     writer.writerow([*_TEXTS, *_NUMBERS, "exact epsilon", "hash"])
     for entry in (each for book in books for each in book):
         row = [in_a_cell(getattr(entry, name)) for name in _TEXTS]
-        row += [approximately(getattr(entry, name), 12) for name in _NUMBERS]
+        for name in _NUMBERS:
+            number = getattr(entry, name)
+            row.append("" if number is None else approximately(number, 12))
         writer.writerow([*row, in_a_cell(str(entry.epsilon)), entry.hash])
     return out.getvalue()
 
@@ -57,6 +59,8 @@ Total = Annotated[str, "The total for all releases, exact."]
 Delta = Annotated[str | None, "The total δ for all releases, exact."]
 
 _SHOWN = "number kind reservation epsilon delta purpose reason person actor who at key hash".split()
+_COST = ("epsilon", "rho", "delta")
+_LIMIT = ("currency", "amount", "delta")
 _HEAD = ("dataset", "number", "at", "hash")
 _FEW = 10
 _LONGEST = 60
@@ -191,11 +195,7 @@ def show(
     shown = []
     for steward, (book, now) in zip(stewards, books, strict=True):
         period = steward.period()
-        people = [
-            {"person": it.person, "spent": it.person_spent.exact()}
-            | {"allowance": it.allowance and it.allowance.exact()}  # None: there is no limit
-            for it in store.people(now.dataset)
-        ]
+        people = [_person(entry) for entry in store.people(now.dataset)]
         more: dict[str, Any] = {"people": people, "beside": store.beside(now.dataset)}
         more["open"] = [
             {name: getattr(it, name) for name in ("number", "at", "person", "purpose", "key")}
@@ -459,6 +459,15 @@ def page(ledger: URL, written: Written, title: PageTitle = None) -> None:
     written.write(ledger_page(outlines, when, title, **days), ledger)
 
 
+def _person(last: "Entry") -> dict[str, Any]:
+    """For programs: what a person spent, and their allowance; None if there is no limit."""
+    allowance = None
+    if last.allowance is not None:
+        allowance = dict(zip(_LIMIT, last.allowance.exact(), strict=True))
+    spent = dict(zip(_COST, last.person_spent.exact(), strict=True))
+    return {"person": last.person, "spent": spent, "allowance": allowance}
+
+
 def _summary(book: "list[Entry]", now: "Entry") -> dict[str, Any]:
     """For programs: the last entries, and the balance of the budget now."""
     balance = ("total", "spent", "reserved", "remaining")
@@ -491,9 +500,9 @@ def _purpose_and_people(store: "Ledger", last: "Entry") -> tuple[list[str], list
     if others := store.beside(last.dataset):
         purpose.append(f"beside     {', '.join(others)}   (for the same table: their ε add up)")
     for mine in store.people(last.dataset):  # also those who spent nothing
-        most = "none" if mine.allowance is None else mine.allowance.at_least
+        most = "none" if mine.allowance is None else str(mine.allowance)
         amounts = f"spent or reserved {mine.person_spent}; allowance {most}"
-        people.append(f"  {mine.person}: {amounts}; left {Balance(last, mine).left.at_least}")
+        people.append(f"  {mine.person}: {amounts}; left {Balance(last, mine).left}")
     return purpose, ["", "people", *people] if people else []
 
 
@@ -536,7 +545,7 @@ def _words(
         purpose = _open_in_words(steward.stale(), few) + purpose
     renewal, earlier = now.renewal, book[0].number
     left, total, remaining = now.left.delta, now.granted.delta, readable_down(now.remaining)
-    begun = f"a new period began: its first charge adds {now.charge.at_least}, counted here already"
+    begun = f"a new period began: its first charge adds {now.amount}, counted here already"
     lines = [
         f"data set   {now.dataset}{'   (closed)' if now.closed else ''}",
         *purpose,
@@ -568,8 +577,7 @@ def _line(entry: "Entry", longest: int | None) -> str:
     kind, period = entry.kind, entry.period
     paid_by = entry.extra.get("paid_by", entry.reservation)
     ended = "" if paid_by is None else f" of {paid_by}"
-    is_charge = kind in ("reserve", "settle", "write-off", "accept")
-    amount = f" {entry.charge if is_charge else entry.charge.at_least}"
+    amount = f" {entry.amount}"
     if kind in ("again", "close", "bind", "renew"):
         amount = f" {period}" if kind == "renew" else ""
     concerned = f" for {entry.person}" if kind == "allow" else ""

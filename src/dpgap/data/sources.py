@@ -724,9 +724,15 @@ def with_valid_text(frame: Frame, names: Iterable[str]) -> Frame:
 
 
 def _in_arrow(table: Any, names: list[str]) -> Any:
-    """A table of Arrow without views of text and bytes, which Arrow itself cannot filter."""
+    """A table of Arrow without views of text and bytes, which Arrow itself cannot filter.
+
+    Values that are listed in a dictionary become plain, unless they are text.
+    """
     for place, field in enumerate(table.schema):
         column = _valid(table[place]) if field.name in names else table[place]
+        listed = getattr(field.type, "value_type", None)
+        if str(field.type).startswith("dictionary") and "string" not in str(listed):
+            column = column.cast(listed)
         if str(field.type).endswith("_view"):
             column = column.cast(f"large_{str(field.type).removesuffix('_view')}")
         table = table.set_column(place, field.name, column)
@@ -734,15 +740,25 @@ def _in_arrow(table: Any, names: list[str]) -> Any:
 
 
 def _in_pandas(table: Any, names: list[str]) -> Any:
-    for name in names:
-        kind = table[name].dtype
-        if type(kind).__name__ == "ArrowDtype" or getattr(kind, "storage", "") == "pyarrow":
-            import pyarrow
+    """A frame of pandas; views of text and bytes, which it cannot filter, become plain."""
+    changed = {}
+    for name, kind in table.dtypes.items():
+        is_of_arrow = type(kind).__name__ == "ArrowDtype"
+        is_view = is_of_arrow and str(kind.pyarrow_dtype).endswith("_view")
+        is_read = name in names and (is_of_arrow or getattr(kind, "storage", "") == "pyarrow")
+        if not is_view and not is_read:
+            continue
+        import pyarrow
 
-            given = pyarrow.array(table[name].array)
-            if (valid := _valid(given)) is not given:
-                table = table.assign(**{name: kind.__from_arrow__(valid)})
-    return table
+        given = column = pyarrow.array(table[name].array)
+        if is_read:
+            column = _valid(column)
+        if is_view:
+            column = column.cast(f"large_{str(column.type).removesuffix('_view')}")
+            kind = type(kind)(column.type)
+        if column is not given:
+            changed[name] = kind.__from_arrow__(column)
+    return table.assign(**changed) if changed else table
 
 
 def _in_polars(frame: Any, names: list[str]) -> Any:

@@ -217,9 +217,15 @@ def plain_frame(table: Any, names: list[str]) -> Any:
     columns = {}
     for name in names:
         kind = table[name].dtype
-        is_plain = is_asked_for(kind) or is_number(kind) or kind == "bool"
+        is_stated = is_asked_for(kind) and not _is_dictionary(kind)
+        is_plain = is_stated or is_number(kind) or kind == "bool"
         columns[name] = table[name] if is_plain else coded_texts(table[name])
     return pandas.DataFrame(columns)
+
+
+def _is_dictionary(kind: Any) -> bool:
+    """Whether a type lists values in a dictionary of Arrow: one value may be there twice."""
+    return hasattr(getattr(kind, "pyarrow_dtype", None), "value_type")
 
 
 def coded_texts(column: Any) -> Any:

@@ -161,7 +161,7 @@ def openapi(request: Request, visitor: Program) -> dict[str, Any]:
 def _described(at: At) -> dict[str, Any]:
     desk, visitor, data = at
     balance = desk.balance(visitor, data)
-    amounts = {"left": balance.left.epsilon, "left_delta": balance.left.delta}
+    amounts = {"left": balance.left.amount, "left_delta": balance.left.delta}
     amounts |= {name: getattr(balance.last, name) for name in ("total", "spent", "reserved")}
     return {
         **{name: getattr(data, name) for name in ("name", "title", "unit", "neighbours")},

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dpgap._package import __version__
-from dpgap.budget.account import Amount, granted
+from dpgap.budget.cost import Limit
 from dpgap.budget.entries import LedgerError
 from dpgap.budget.ledger import Ledger
 from dpgap.budget.requests import refuse_contradiction, refuse_look_alike, stated_facts, stating
@@ -43,7 +43,6 @@ from dpgap.desk.middleware import (
 from dpgap.desk.pages import browser_visitor, few_at_once, shown
 from dpgap.desk.queue import Asking, Desk
 from dpgap.desk.spool import Spool, require_spool
-from dpgap.exact.parameters import readable_down
 
 # --------------------------------------------------------------------------------------------------
 # Budgets and allowances that the steward's file states, and that the ledger does not have yet.
@@ -112,31 +111,36 @@ def other_amounts(file: StewardsFile) -> list[str]:
     """Notes about amounts that differ in the ledger and the file, or are more than the total."""
     ledger, found = Ledger(file.ledger), []
 
-    def differ(data: ListedData, whom: str, said: Amount | None, held: Amount, act: str) -> None:
+    def differ(data: ListedData, whom: str, said: Limit | None, held: Limit, act: str) -> None:
         if said != held:
-            words = said.at_least if said else '"all"'
+            words = str(said) if said else '"all"'
             found.append(
-                f"datasets.{data.name} gives {whom} {words}, but the ledger gives {held.at_least}. "
+                f"datasets.{data.name} gives {whom} {words}, but the ledger gives {held}. "
                 f"The ledger decides. Change it with `dpgap ledger {act} --dataset {data.budget} "
                 "--epsilon …`, or change the file"
             )
 
     for data in file.datasets.values():
-        total, allowed = data.epsilon, {}
+        total = None if data.epsilon is None else Limit("epsilon", data.epsilon)
+        allowed: dict[str, Limit | None] = {}
         if data.budget in _known(file, ledger):
             last, allowed = ledger.account(data.budget).balance, _allowances(ledger, data)
-            total = last.total
+            total = last.granted
             if data.epsilon and not last.period:  # a renewal changes the total
-                said = Amount(data.epsilon, data.delta).down()
+                said = Limit("epsilon", data.epsilon, data.delta).down()
                 differ(data, "a total of", said, last.granted, "raise` or `dpgap ledger lower")
         for person, share in data.people.items():
             if held := allowed.get(person):  # else a start writes what the file says
                 delta = held.delta if share is None or share.delta is None else share.delta
-                mine = None if share is None else Amount(share.epsilon, delta).down()
+                mine = None if share is None else Limit("epsilon", share.epsilon, delta).down()
                 differ(data, repr(person), mine, held, f"allow --person {person}")
-            if total and (most := held or share) and most.epsilon > total:
-                words = f"{person!r} may spend ε = {readable_down(most.epsilon)} of {data.budget!r}"
-                found.append(f"{words}, more than its total, ε = {readable_down(total)}")
+            most = held
+            if most is None and share is not None:
+                most = Limit("epsilon", share.epsilon)
+            if total is not None and most is not None and most.has_more_than(total):
+                amount = Limit(most.currency, most.amount)
+                words = f"{person!r} may spend {amount} of {data.budget!r}"
+                found.append(f"{words}, more than its total, {Limit(total.currency, total.amount)}")
     return found
 
 
@@ -144,7 +148,7 @@ def _known(file: StewardsFile, ledger: Ledger) -> list[str]:
     return ledger.datasets() if Store(file.ledger).is_there() else []
 
 
-def _allowances(ledger: Ledger, data: ListedData) -> dict[str, Amount | None]:
+def _allowances(ledger: Ledger, data: ListedData) -> dict[str, Limit | None]:
     """The allowances of all people in the ledger."""
     return {entry.person: entry.allowance for entry in ledger.people(data.budget)}
 
@@ -161,7 +165,7 @@ def _require_new(data: ListedData, facts: Facts, stated: Mapping[str, Facts | No
     """Refuse a budget that `Ledger.create` would refuse."""
     if data.epsilon is None:
         raise ValueError("has no budget in the ledger: state its epsilon")
-    granted(data.epsilon, data.delta)
+    Limit.granted(data.epsilon, data.delta)
     refuse_look_alike(data.budget, stated)
     stating(stated_facts(**facts), stated.items(), data.beside)
 

@@ -19,12 +19,11 @@ import sqlite3
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpgap.budget.account import NOTHING, Amount
-from dpgap.budget.entries import ACCEPT, Entry, LedgerError
+from dpgap.budget.cost import Cost
+from dpgap.budget.entries import ACCEPT, Entry, LedgerError, read_cost
 from dpgap.budget.store import BUSY_SECONDS, Rows
 
 FILE = "heads.db"
@@ -32,7 +31,8 @@ FILE = "heads.db"
 _TABLE = """
 CREATE TABLE IF NOT EXISTS heads (
     budget TEXT NOT NULL, number INTEGER NOT NULL, hash TEXT NOT NULL,
-    epsilon TEXT NOT NULL, delta TEXT NOT NULL, key TEXT, is_lost INTEGER NOT NULL DEFAULT 0,
+    epsilon TEXT, rho TEXT NOT NULL, delta TEXT NOT NULL, key TEXT,
+    is_lost INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (budget, number, hash)
 ) WITHOUT ROWID"""
 _KEYS = "CREATE INDEX IF NOT EXISTS heads_of_a_key ON heads (budget, key)"
@@ -47,7 +47,7 @@ class Head(NamedTuple):
 
     number: int
     hash: str
-    spent: Amount
+    spent: Cost
     """All that was spent or reserved up to this entry."""
 
 
@@ -59,12 +59,11 @@ class Heads:
 
     def note(self, entry: Entry) -> None:
         """Keep the last entry of a book, durably."""
-        spent = entry.used + entry.held
-        row = (entry.dataset, entry.number, entry.hash, *spent.exact(), entry.key)
+        row = (entry.dataset, entry.number, entry.hash, *entry.gone.exact(), entry.key)
         with self._database() as database:
             database.execute(
-                "INSERT OR IGNORE INTO heads (budget, number, hash, epsilon, delta, key) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT OR IGNORE INTO heads (budget, number, hash, epsilon, rho, delta, key) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
                 row,
             )
 
@@ -95,8 +94,7 @@ class Heads:
         first = heads[common - 1].number if common else 0
         loss = _loss(head, rows.book(budget, first=first))
         acts = rows.book(budget, kind=[ACCEPT])
-        charges = [act.charge for act in acts if act.extra["lost"] == head.hash]
-        if any(loss.fits(charge) for charge in charges):
+        if any(_counts(act, loss) for act in acts if act.extra["lost"] == head.hash):
             self._forget(budget, lost)
             self.note(rows.require(budget)[-1])
             return
@@ -114,11 +112,11 @@ class Heads:
             database.executemany(statement, [(budget, head.hash) for head in lost])
 
     def _seen(self, budget: str, order: str) -> list[Head]:
-        columns = "number, hash, epsilon, delta"
+        columns = "number, hash, epsilon, rho, delta"
         asked = f"SELECT {columns} FROM heads WHERE budget = ? AND NOT is_lost {order}"
         return [
-            Head(number, hash, Amount(Fraction(epsilon), Fraction(delta)))
-            for number, hash, epsilon, delta in self._rows(asked, budget)
+            Head(number, hash, read_cost(*spent))
+            for number, hash, *spent in self._rows(asked, budget)
         ]
 
     def _rows(self, statement: str, *values: Any) -> list[Any]:
@@ -149,15 +147,18 @@ def _has(rows: Rows, budget: str, head: Head) -> bool:
     return entry is not None and entry.hash == head.hash
 
 
-def _loss(lost: Head, book: list[Entry]) -> Amount:
+def _counts(act: Entry, loss: Cost) -> bool:
+    """Whether an entry counts all of a loss as spent, in the currency of the budget."""
+    granted = act.granted
+    return granted.used_up_by(loss).fits(granted.used_up_by(act.charge))
+
+
+def _loss(lost: Head, book: list[Entry]) -> Cost:
     """The most that lost entries spent. They followed one of these entries: nobody knows which.
 
     A settlement gives something back, so the least that the book had spent is what counts.
     """
-    spent = [entry.used + entry.held for entry in book] or [NOTHING]
-    epsilon = lost.spent.epsilon - min(amount.epsilon for amount in spent)
-    delta = lost.spent.delta - min(amount.delta for amount in spent)
-    return Amount(max(epsilon, Fraction(0)), max(delta, Fraction(0)))
+    return lost.spent.beyond(Cost.least(entry.gone for entry in book))
 
 
 def lost_ledger(where: str, budget: str, newest: Head) -> str:
@@ -166,10 +167,10 @@ def lost_ledger(where: str, budget: str, newest: Head) -> str:
     return _choice(f"{missing} of {budget!r} in it", where, budget, newest, newest.spent, True)
 
 
-def _choice(trouble: str, where: str, budget: str, newest: Head, lost: Amount, is_new: bool) -> str:
+def _choice(trouble: str, where: str, budget: str, newest: Head, lost: Cost, is_new: bool) -> str:
     """What is wrong, and what a steward can do."""
     place = f"--ledger {shlex.quote(where)} --dataset {shlex.quote(budget)}"
-    amount = f"--epsilon {lost.epsilon}"
+    amount = f"--epsilon {lost.pure_epsilon}"
     if lost.delta:
         amount += f" --delta {lost.delta}"
     lines = [

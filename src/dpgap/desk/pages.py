@@ -16,6 +16,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse
 
+from dpgap.budget.cost import equal_part
 from dpgap.budget.entries import Entry
 from dpgap.budget.requests import ChargedRequest
 from dpgap.budget.steward import Steward
@@ -385,7 +386,11 @@ def _filled(said: dict[str, str], desk: Desk, data: ListedData) -> dict[str, str
     topic = data.topics[name]
     facts = desk.counts.slot(data, topic).facts
     most = 10 if facts.unknown else min(10, len(facts))
-    filled = DEFAULTS | {"topic": name, "k": str(most), "delta": text_of(data.delta / 100)}
+    filled = DEFAULTS | {
+        "topic": name,
+        "k": str(most),
+        "delta": text_of(equal_part(data.delta, 100)),
+    }
     filled |= {field: value for field, value in said.items() if field in filled and value}
     if topic.of_all or filled["kind"] in ("count", "total"):
         filled["kind"] = topic.of_all or "top-k"

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
-from dpgap.budget.account import NOTHING, Account, Amount
+from dpgap.budget.account import Account
+from dpgap.budget.cost import Cost, Limit
 from dpgap.data.private_counts import PrivateCounts, errors_without_answers
 from dpgap.exact.parameters import approximately, rational, readable, with_point, without_power
 from dpgap.pipelines.choose import PublicFacts, choose
@@ -196,7 +197,7 @@ class Offers(NamedTuple):
     words: tuple[str, ...]
 
 
-def offers(form: FilledForm, facts: PrivateCounts, left: Amount, least: Fraction) -> Offers:
+def offers(form: FilledForm, facts: PrivateCounts, left: Limit, least: Fraction) -> Offers:
     """The expected errors of this question for its ε, and for other ε from the least allowed.
 
     While a person moves the slider, the same numbers are needed again and again, so they are
@@ -206,14 +207,15 @@ def offers(form: FilledForm, facts: PrivateCounts, left: Amount, least: Fraction
     question = form.question.about(facts.origin or Question())
     public = PublicFacts.of(facts)
     for share in _STEPS:
-        cost = Amount(share * question.epsilon, question.delta)
-        if cost.epsilon < least:
+        epsilon = Cost.pure(question.epsilon).epsilon_times(share)
+        cost = Cost.pure(epsilon, question.delta)
+        if not Cost.pure(least).fits(cost):
             continue
         rows.append(
             Offer(
-                expected=_expected(replace(question, epsilon=cost.epsilon), public),
-                left=max(NOTHING.epsilon, left.epsilon - cost.epsilon),
-                is_covered=cost.fits(left),
+                expected=_expected(replace(question, epsilon=epsilon), public),
+                left=left.left(cost).amount,
+                is_covered=left.covers(cost),
                 is_asked=share == 1,
             )
         )

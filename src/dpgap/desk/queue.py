@@ -22,7 +22,8 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
 from dpgap.budget.account import UNDER_WAY, AlreadyCharged, KeyUsed
-from dpgap.budget.entries import Balance, Entry, LedgerError, hash_of
+from dpgap.budget.cost import Cost
+from dpgap.budget.entries import Balance, Entry, LedgerError, hash_of, read_cost
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerReservation
 from dpgap.budget.requests import ChargedRequest, Quota
 from dpgap.budget.steward import Steward
@@ -336,7 +337,7 @@ class Desk:
         reservation = LedgerReservation(self.ledger, entry)
         pending = Pending(reservation, Slip(folder, name_of(entry)), has_waited=True)
         if answer:
-            pending.settle(Fraction(answer["cost"]), answer["document"])
+            pending.settle(read_cost(*answer["cost"]), answer["document"])
         self.waiting[pending.place] = pending
         log.warning("entry %d of %s was left by a desk that ended", entry.number, entry.dataset)
 
@@ -372,7 +373,7 @@ class Desk:
     def require_enough(self, visitor: Visitor, data: ListedData, form: FilledForm) -> Fraction:
         """The least ε of a question; refuse a question with less."""
         least: Fraction = self.limit(visitor, data, "least_epsilon")
-        if form.question.epsilon < least:
+        if not Cost.pure(least).fits(Cost.pure(form.question.epsilon)):
             raise Refused(422, f"epsilon must be at least {text_of(least)} for each question")
         return least
 

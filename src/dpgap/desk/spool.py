@@ -40,12 +40,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dpgap.budget.account import Amount, Request
+from dpgap.budget.account import Request
+from dpgap.budget.cost import NOTHING, Cost
 from dpgap.budget.entries import Entry, LedgerError, canonical, hash_of
 from dpgap.budget.ledger import LedgerAccount, LedgerReservation
 from dpgap.budget.store import Rows
@@ -55,7 +55,8 @@ from dpgap.desk.middleware import Refused, log
 from dpgap.desk.questions import FilledForm, ask
 from dpgap.printable import printable
 
-Answer = dict[str, str]
+Answer = dict[str, Any]
+"""The cost of an answer, as it is hashed, and its document."""
 
 _HEADER = b'{"version":1}\n'
 """How every file begins. What is written is read for ever; a later version is refused."""
@@ -310,7 +311,7 @@ class Pending:
     form: FilledForm | None = None
     """The question to draw, and its counts; None: the desk that drew it has ended."""
     slot: Slot | None = None
-    cost: Fraction = Fraction(0)
+    cost: Cost = NOTHING
     document: str | None = None
     """The drawn answer; None: there is no answer."""
     has_waited: bool = False
@@ -339,15 +340,16 @@ class Pending:
         """The reference to the charge, which the release states."""
         return self.reservation.reference
 
-    def reserve(self, epsilon: Fraction, purpose: str, delta: Fraction = Fraction(0)) -> "Pending":
+    def reserve(self, cost: Cost, purpose: str) -> "Pending":
         """The reservation, if it covers this cost."""
-        if not Amount(epsilon, delta).fits(self.entry.charge):
+        if not cost.fits(self.entry.charge):
             raise LedgerError("what is drawn must not cost more than was reserved")
         return self
 
-    def settle(self, epsilon: Fraction, document: str | None = None) -> None:
+    def settle(self, cost: Cost, document: str | None = None) -> None:
         """Keep the cost and the released document; the ledger gets them at the tick."""
-        self.cost, self.document = epsilon, document
+        self.cost = cost
+        self.document = document
 
     def draw(self) -> None:
         """Draw the answer, once. If this fails there is no answer, and the charge stays.
@@ -368,7 +370,7 @@ class Pending:
         if self.document is None:
             return
         try:
-            answer = {"cost": str(self.cost), "document": self.document}
+            answer = {"cost": self.cost.exact(), "document": self.document}
             self.slip.keep(name_of(self.entry), answer)
         except Exception as error:
             self.note("the spool cannot be written, so its answer is only in memory", error)

@@ -632,9 +632,9 @@ def law_on_grid(
 ) -> _Law:
     """The law of this kind that costs ε if one unit moves answers by the sensitivity."""
     step = Grid(grid).step
-    delta = Grid(grid).up(sensitivity)
-    require_scale(delta / epsilon, Fraction(delta))
-    return kind.best(delta / epsilon * step, delta * step)
+    steps = Grid(grid).up(sensitivity)
+    require_scale(steps / epsilon, Fraction(steps))
+    return kind.best(steps / epsilon * step, steps * step)
 
 
 def least_whole(start: int, is_enough: Callable[[int], bool]) -> int:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpgap._package import how_to_get
+from dpgap.budget.cost import Cost
 from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.grid import MAX_STEPS, Grid
 from dpgap.exact.laws import LAWS, MemorylessLaw
@@ -116,7 +117,10 @@ def _loss(own: Any, distance: Fraction) -> Fraction:
     stairs = isinstance(own, NoisyTopK | SparseVector) and not issubclass(
         LAWS[own.noise], MemorylessLaw
     )
-    return own.epsilon * (math.ceil(multiple) if stairs else multiple)  # type: ignore[no-any-return]
+    if stairs:
+        multiple = Fraction(math.ceil(multiple))
+    cost: Cost = own.cost
+    return cost.epsilon_times(multiple)
 
 
 def _metric(dp: Any, given: "Metric | None", own: Any, kind: str) -> "Metric":

@@ -132,8 +132,7 @@ class Mechanism(ABC, Generic[P, R]):
 
     def _release_prepared(self, prepared: P, account: Account | None) -> R:
         """Pay, draw, build and keep."""
-        most = self.cost_for(prepared)
-        request = Request(most.pure_epsilon, self, most.delta)
+        request = Request(self.cost_for(prepared), self)
         return pay(account, request, partial(self._made, prepared))
 
 

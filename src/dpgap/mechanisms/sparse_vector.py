@@ -285,8 +285,7 @@ class Run(ProcessBound):
         self._has_warned = False
         self._lock = threading.RLock()
         self._busy = False
-        most = mechanism.cost
-        self._reservation = reserved(account, Request(most.pure_epsilon, mechanism, most.delta))
+        self._reservation = reserved(account, Request(mechanism.cost, mechanism))
         if self._reservation is not None:
             _OPEN.add(self)
 
@@ -401,7 +400,7 @@ class Run(ProcessBound):
             closed, self._closed = self._closed, True
             _OPEN.discard(self)
             if credit and not closed:
-                settle(self._reservation, self.spent, self._kept())
+                settle(self._reservation, self.cost, self._kept())
 
     def _kept(self) -> AboveRelease | None:
         """All answers, for an account that archives; None if it does not."""

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast, overload
 
 from dpgap._package import public
-from dpgap.budget.account import Account, Amount, InMemoryBudget, granted
-from dpgap.budget.cost import Cost
+from dpgap.budget.account import Account, InMemoryBudget
+from dpgap.budget.cost import Cost, Limit
 from dpgap.data.counts import Table, count_items, units_of
 from dpgap.data.private_counts import errors_without_answers
-from dpgap.exact.parameters import Rational, boolean, readable_down, readable_up
+from dpgap.exact.parameters import Rational, boolean
 from dpgap.pipelines.choose import PublicFacts, choose
 from dpgap.pipelines.plan import Plan, plan_of
 from dpgap.pipelines.tables import (
@@ -98,7 +98,7 @@ class Session:
             raise TypeError("state either epsilon or account, and not both")
         if account is not None and delta:
             raise TypeError("delta must be left out with an account, which has its own")
-        self._purse = None if epsilon is None else InMemoryBudget(granted(epsilon, delta))
+        self._purse = None if epsilon is None else InMemoryBudget(Limit.granted(epsilon, delta))
         self._account = self._purse if account is None else account
         self._common = Counting(
             unit=unit,
@@ -119,7 +119,7 @@ class Session:
     def spent(self) -> Fraction:
         """The ε that all releases of this session cost."""
         if self._purse is not None:
-            return self._purse.spent.epsilon
+            return self._purse.spent.pure_epsilon
         paid = [release for release in self.releases if not release.made.again]
         return Cost.sum(release.cost for release in paid).pure_epsilon
 
@@ -127,7 +127,7 @@ class Session:
     def remaining(self) -> Fraction | None:
         """The ε that is left; None if the account does not state it."""
         if self._purse is not None:
-            return self._purse.remaining.epsilon
+            return self._purse.remaining.amount
         return cast(Fraction | None, getattr(self._account, "remaining", None))
 
     @overload
@@ -665,11 +665,13 @@ class Session:
 
     def _came_to(self) -> str:
         if self._purse is None:
-            left = "" if self.remaining is None else f", {Amount(self.remaining).at_least} left"
-            return f"{Amount(self.spent)} spent{left}."
+            left = ""
+            if self.remaining is not None:
+                left = f", {Limit('epsilon', self.remaining)} left"
+            return f"{Cost.pure(self.spent)} spent{left}."
         total = self._purse.total
-        spent = self._purse.spent.in_words(readable_up, total, joint=" and ")
-        left = self._purse.remaining.in_words(readable_down, total, joint=" and ")
+        spent = self._purse.spent.in_words(total, joint=" and ")
+        left = self._purse.remaining.in_words(total, joint=" and ")
         return f"{spent} spent, {left} left."
 
     def __repr__(self) -> str:

@@ -80,10 +80,7 @@ def paid_answer(
     """
     question, pipeline = answering.question, answering.pipeline
     draw: Any = pipeline.draw_paid
-    most = answering.cost
-    request = Request(
-        most.pure_epsilon, question.purpose, most.delta, question.facts(), question.identity
-    )
+    request = Request(answering.cost, question.purpose, question.facts(), question.identity)
     try:
         if isinstance(account, Archive):
             document = account.free_answer(request, fresh)

@@ -7,10 +7,11 @@ of different data sets adds up only for people who are in both, so no sum over d
 from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
+from functools import reduce
 from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpgap.budget.account import NOTHING, Amount
+from dpgap.budget.cost import NOTHING, Cost, Limit
 from dpgap.budget.requests import is_one_table
 from dpgap.exact.parameters import readable_down, readable_up
 from dpgap.releases.page import heading, rendered
@@ -23,15 +24,41 @@ _WIDE, _HIGH = 1000, 100
 
 
 class Part(NamedTuple):
-    """One bar: ε spent before the days of the page, ε spent in them, and reserved ε."""
+    """One bar: what was spent before the days of the page, in them, and what is reserved."""
 
     name: str
-    before: Fraction
-    spent: Fraction
-    held: Fraction
-    limit: Fraction
+    cost_before: Cost
+    cost: Cost
+    cost_held: Cost
+    total: Limit
     note: str
     person: str = ""
+
+    @property
+    def before(self) -> Fraction:
+        """What was spent before the days of the page, in the currency of the budget."""
+        return self.total.of(self.cost_before)
+
+    @property
+    def spent(self) -> Fraction:
+        """What was spent in the days of the page."""
+        return self.total.of(self.cost)
+
+    @property
+    def held(self) -> Fraction:
+        """What is reserved."""
+        return self.total.of(self.cost_held)
+
+    @property
+    def limit(self) -> Fraction:
+        """The end of the bar."""
+        return self.total.amount
+
+    def percent(self, *costs: Cost) -> float:
+        """The length of these costs in the bar, which is longer than the total if need be."""
+        everything = Cost.sum((self.cost_before, self.cost, self.cost_held))
+        bar = self.total.raised_to(everything)
+        return round(float(100 * bar.portion(Cost.sum(costs))), 2)
 
 
 def ledger_page(
@@ -73,9 +100,11 @@ def _of_datasets(books: "list[Outline]") -> Iterator[Part]:
     """A bar for each data set; those about the same units of one table share a sum."""
     tables: list[tuple[dict[str, Any], list[Part]]] = []
     for book in books:
-        last, before = book.last, book.earlier.last.spent if book.earlier else Fraction(0)
-        amounts = (before, last.spent - before, last.reserved, last.total)
-        facts, part = _stated(book), Part(last.dataset, *amounts, "closed" if last.closed else "")
+        last = book.last
+        before = book.earlier.last.used if book.earlier else NOTHING
+        note = "closed" if last.closed else ""
+        part = Part(last.dataset, before, last.used - before, last.held, last.granted, note)
+        facts = _stated(book)
         same = (parts for stated, parts in tables if is_one_table(stated, facts))
         if (parts := next(same, None)) is None:
             tables.append((facts, parts := []))
@@ -84,10 +113,14 @@ def _of_datasets(books: "list[Outline]") -> Iterator[Part]:
         yield from parts
         if len(parts) > 1:
             names = " + ".join(part.name for part in parts)
-            before, spent, held, limit = (
-                sum(it, Fraction(0)) for it in zip(*(part[1:5] for part in parts), strict=True)
+            yield Part(
+                name=names,
+                cost_before=Cost.sum(part.cost_before for part in parts),
+                cost=Cost.sum(part.cost for part in parts),
+                cost_held=Cost.sum(part.cost_held for part in parts),
+                total=reduce(Limit.raised, [part.total for part in parts]),
+                note="one table, so they add up",
             )
-            yield Part(names, before, spent, held, limit, "one table, so they add up")
 
 
 def _stated(book: "Outline") -> dict[str, Any]:
@@ -102,21 +135,23 @@ def _of_people(books: "list[Outline]") -> Iterator[Part]:
         allowances = {entry.person: entry.allowance for entry in book.people}
         gone, held = _by_person(book)
         gone_before, held_before = _by_person(book.earlier) if book.earlier else ({}, {})
-        for who in sorted(gone, key=lambda it: -gone[it].epsilon):
-            own, reserved = allowances.get(who), held.get(who, NOTHING)
-            limit, note = (own.epsilon, "allowance") if own else (book.last.total, "")
+        granted = book.last.granted
+        for who in sorted(gone, key=lambda person: granted.of(gone[person]), reverse=True):
+            allowance = allowances.get(who)
+            limit, note = (granted, "") if allowance is None else (allowance, "allowance")
+            waiting = held.get(who, NOTHING)
             earlier = gone_before.get(who, NOTHING) - held_before.get(who, NOTHING)
-            used = gone[who] - reserved - earlier
-            if book.earlier is None or {used, reserved} != {NOTHING}:
-                amounts = (earlier.epsilon, used.epsilon, reserved.epsilon, limit)
-                yield Part(f"{who} · {book.last.dataset}", *amounts, note, who)
+            used = gone[who] - waiting - earlier
+            if book.earlier is None or {used, waiting} != {NOTHING}:
+                name = f"{who} · {book.last.dataset}"
+                yield Part(name, earlier, used, waiting, limit, note, who)
 
 
-def _by_person(book: "Outline") -> tuple[dict[str, Amount], dict[str, Amount]]:
-    """Two amounts for each person: spent or reserved, and reserved. Old entries name nobody."""
+def _by_person(book: "Outline") -> tuple[dict[str, Cost], dict[str, Cost]]:
+    """Two costs for each person: spent or reserved, and reserved. Old entries name nobody."""
     concerned = (it for it in book.people if it.allowance is not None or it.person_spent != NOTHING)
     gone = {entry.person: entry.person_spent for entry in concerned}
-    held: dict[str, Amount] = {}
+    held: dict[str, Cost] = {}
     for entry in book.waiting:
         held[entry.person] = held.get(entry.person, NOTHING) + entry.charge
     return gone, held
@@ -146,5 +181,5 @@ def _over_time(outline: "Outline", since: str | None, until: str | None) -> dict
 
     day = date.fromisoformat(ends[1][:10]) - timedelta(until is not None)
     days = {"first": ends[0][:10], "last": str(day)}
-    gone = steps([entry.spent + entry.reserved for entry in book])
+    gone = steps([entry.granted.of(entry.gone) for entry in book])
     return {"total": steps([entry.total for entry in book]), "gone": gone, **days}
