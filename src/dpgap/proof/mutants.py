@@ -491,7 +491,7 @@ def _sets() -> Entries:
     yield listed("joint top-k by the margin, not halved", _joint(margin, 2), far, n=3, k=2)
 
     # It measures from the last answer kept in place of the first one left out.
-    nearest = "min([answers[i] for i in chosen if answers[i] > max(outside)] or [max(outside)])"
+    nearest = "min([answers[i] for i in members if answers[i] > max(outside)] or [max(outside)])"
     last_kept = _joint(edited(JointTopK, half_margin=[("max(outside)", nearest)]), 2)
     turned = Event((20, 5, 4), (20, 4, 5), lambda output: output[0] == (0, 1))
     yield listed("joint top-k with the margin to the wrong neighbour", last_kept, turned, n=3, k=2)
