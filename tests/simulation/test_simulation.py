@@ -12,7 +12,7 @@ import dpgap
 from dpgap.estimates.linear import blue, combine
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
-from dpgap.mechanisms.top_k import Selected, select
+from dpgap.mechanisms.top_k import Rankings, select
 from dpgap.simulation import selections
 from dpgap.simulation.selections import Ranked
 from law_tests import LEVEL, Sifted, chi_square_p, homogeneous_p, sift
@@ -32,7 +32,7 @@ def _folded(matrix: np.ndarray) -> np.ndarray:
 
 
 @cache
-def exact_top_k(mechanism: dpgap.NoisyTopK, data: str, runs: int) -> Selected:
+def exact_top_k(mechanism: dpgap.NoisyTopK, data: str, runs: int) -> Rankings:
     """Runs of the kernel, which other tests hold to the program on the same noise."""
     return select(mechanism.in_steps(), DATA[data], runs, InsecureSeededBits(3))
 
