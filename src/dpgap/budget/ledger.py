@@ -271,8 +271,10 @@ class Ledger:
 
 def _range(rows: Rows, dataset: str, since: str | None, until: str | None) -> tuple[int, int]:
     """The number of the first entry of a range of days, and of the first after it."""
-    first = 0 if since is None else rows.place(dataset, requests.require_day("since", since))
-    end = MOST if until is None else rows.place(dataset, requests.require_day("until", until))
+    first = 0 if since is None else rows.count_before(dataset, requests.require_day("since", since))
+    end = (
+        MOST if until is None else rows.count_before(dataset, requests.require_day("until", until))
+    )
     return first, max(first, end)
 
 
