@@ -170,7 +170,7 @@ class Steward:
 
         If a new period has begun, its entry is the last one, though the first charge writes it.
         """
-        return self.ledger._now(self.dataset, person)
+        return self.ledger._balance_now(self.dataset, person)
 
     def stale(self, before: str | None = None) -> list[Entry]:
         """Reservations that were never settled.

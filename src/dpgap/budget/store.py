@@ -386,10 +386,10 @@ class Rows:
         first = self.period_start(last)
         waiting = self.waiting(last.dataset)
         before = self._charged_before(last, waiting)
-        reserved = Cost.sum(entry.charge for entry in waiting if entry.number >= first)
-        settled = last.gone - before - reserved
+        under_way = Cost.sum(entry.charge for entry in waiting if entry.number >= first)
+        settled = last.gone - before - under_way
         granted = last.granted
-        return Period(granted.of(settled), granted.of(reserved), granted.lowered(before).amount)
+        return Period(granted.of(settled), granted.of(under_way), granted.lowered(before).amount)
 
     def _charged_before(self, last: Entry, waiting: list[Entry]) -> Cost:
         """What was charged before the current period."""
