@@ -220,8 +220,11 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
 
     def cost_for(self, prepared: Candidates) -> Cost:
         """The most that a release of these answers costs: with a δ if their items are unknown."""
+        return self.cost.with_delta(self._delta_for(prepared))
+
+    def _delta_for(self, prepared: Candidates) -> Fraction:
         reach = prepared.reach if isinstance(prepared, InGroups) else None
-        return self.cost if reach is None else self.cost.with_delta(self.delta(reach))
+        return Fraction(0) if reach is None else self.delta(reach)
 
     def prepare(self, answers: Answers, labels: Labels = None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged.
@@ -242,14 +245,14 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         return draw_ranking(program, candidates, int(program.threshold))
 
     def _made(self, prepared: Candidates) -> HybridRelease:
-        return self.build(self.draw_paid(prepared).drawn, self.cost_for(prepared))
+        return self.build(self.draw_paid(prepared).drawn, self._delta_for(prepared))
 
-    def winners(self, drawn: Ranking, most: Cost | None = None) -> Winners:
-        """The drawn winners in the units of answers; `most` is what such a release can cost."""
-        return ranked_winners(self, drawn, self.cost if most is None else most)
+    def winners(self, drawn: Ranking, delta: Fraction = Fraction(0)) -> Winners:
+        """The drawn winners in the units of answers, for a guarantee with this δ."""
+        return ranked_winners(self, drawn, self.cost.with_delta(delta))
 
-    def build(self, drawn: Ranking, most: Cost | None = None) -> HybridRelease:
+    def build(self, drawn: Ranking, delta: Fraction = Fraction(0)) -> HybridRelease:
         """The release of what was drawn."""
-        winners = self.winners(drawn, most)
-        spent = self.cost_of(drawn.leads.size).with_delta(winners.promise.cost.delta)
-        return HybridRelease(spent, mechanisms=(MechanismUsed.of(self),), **winners.selected())
+        cost = self.cost_of(drawn.leads.size).with_delta(delta)
+        selected = self.winners(drawn, delta).selected()
+        return HybridRelease(cost, mechanisms=(MechanismUsed.of(self),), **selected)
