@@ -127,7 +127,7 @@ class NoisyHistogram(ValueMechanism):
             self._require_facts(values)
         return Grid(self.grid).steps(array_of(values, sensitivity=self.sensitivity), "values")
 
-    def _made(self, prepared: Integers) -> MeasuredValues:
+    def _draw_and_build(self, prepared: Integers) -> MeasuredValues:
         return self.build(Values(prepared + self.draws(prepared.size, 1, secure_bits())[0]))
 
     def draws(self, count: int, runs: int, bits: Bits) -> Integers:

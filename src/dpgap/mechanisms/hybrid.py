@@ -225,8 +225,9 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
 
     def cost_for(self, prepared: Candidates) -> Cost:
         """The most that a release of these answers costs: with a δ if their items are unknown."""
-        reach = prepared.reach if isinstance(prepared, InGroups) else None
-        return self.cost if reach is None else self.cost.with_delta(self.delta(reach))
+        if not isinstance(prepared, InGroups) or prepared.reach is None:
+            return self.cost
+        return self.cost.with_delta(self.delta(prepared.reach))
 
     def prepare(self, answers: Answers, labels: Labels = None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged.
@@ -246,15 +247,25 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         program = self.in_steps()
         return draw_ranking(program, candidates, int(program.threshold))
 
-    def _made(self, prepared: Candidates) -> HybridRelease:
+    def _draw_and_build(self, prepared: Candidates) -> HybridRelease:
         return self.build(self.draw_paid(prepared).drawn, self.cost_for(prepared))
 
-    def winners(self, drawn: Ranking, most: Cost | None = None) -> Winners:
-        """The drawn winners in the units of answers; `most` is what such a release can cost."""
-        return ranked_winners(self, drawn, self.cost if most is None else most)
+    def winners(self, ranking: Ranking, highest_cost: Cost | None = None) -> Winners:
+        """The drawn winners in the units of answers; such a release can cost `highest_cost`."""
+        if highest_cost is None:
+            highest_cost = self.cost
+        return ranked_winners(self, ranking, highest_cost)
 
-    def build(self, drawn: Ranking, most: Cost | None = None) -> HybridRelease:
+    def build(self, ranking: Ranking, highest_cost: Cost | None = None) -> HybridRelease:
         """The release of what was drawn."""
-        winners = self.winners(drawn, most)
-        spent = self.cost_of(drawn.leads.size).with_delta(winners.promise.cost.delta)
-        return HybridRelease(spent, mechanisms=(MechanismUsed.of(self),), **winners.selected())
+        winners = self.winners(ranking, highest_cost)
+        spent = self.cost_of(ranking.leads.size)
+        return HybridRelease(
+            cost=spent.with_delta(winners.promise.cost.delta),
+            indices=winners.indices,
+            labels=winners.labels,
+            gaps=winners.gaps,
+            evidence=winners.evidence,
+            promise=winners.promise,
+            mechanisms=(MechanismUsed.of(self),),
+        )

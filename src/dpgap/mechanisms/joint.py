@@ -187,28 +187,28 @@ class JointTopK(Selecting[Candidates, JointRelease]):
         top_set = TopSet(members.positions[order], labels, int(winner.leads[0]))
         return Draw(top_set, values[groups[order]])
 
-    def winners(self, drawn: TopSet) -> Winners:
+    def winners(self, top_set: TopSet) -> Winners:
         """The drawn winners in the units of answers, with their evidence and the promise."""
-        lead = drawn.lead * Grid(self.grid).width / 2
+        lead = top_set.lead * Grid(self.grid).width / 2
         return Winners(
-            drawn.indices,
-            drawn.labels,
-            np.empty(0),
-            Evidence.of([lead], [self.law]),
-            Promise(self.cost, self.sensitivity, self.monotonic),
-            lead,
+            indices=top_set.indices,
+            labels=top_set.labels,
+            gaps=np.empty(0),
+            evidence=Evidence.of([lead], [self.law]),
+            promise=Promise(self.cost, self.sensitivity, self.monotonic),
+            lead=lead,
         )
 
-    def build(self, drawn: TopSet) -> JointRelease:
+    def build(self, top_set: TopSet) -> JointRelease:
         """The release of what was drawn."""
-        told = self.winners(drawn)
+        winners = self.winners(top_set)
         return JointRelease(
-            indices=told.indices,
-            labels=told.labels,
-            lead=drawn.lead * Grid(self.grid).width / 2,
-            p_value=math.exp(-drawn.lead / self.half_step_law.scale),
+            indices=winners.indices,
+            labels=winners.labels,
+            lead=top_set.lead * Grid(self.grid).width / 2,
+            p_value=math.exp(-top_set.lead / self.half_step_law.scale),
             cost=self.cost,
-            promise=told.promise,
+            promise=winners.promise,
             mechanisms=(MechanismUsed.of(self),),
         )
 

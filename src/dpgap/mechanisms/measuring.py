@@ -92,13 +92,13 @@ class ValueMechanism(Mechanism[Integers, MeasuredValues]):
         lengths: Floats = np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
         return lengths
 
-    def build(self, drawn: Values) -> MeasuredValues:
+    def build(self, draw: Values) -> MeasuredValues:
         """The release of what was drawn."""
         return MeasuredValues(
-            values=self.lengths(drawn),
+            values=self.lengths(draw),
             cost=self.cost,
             promise=self.promise,
-            error=self.error(drawn.values.size),
+            error=self.error(draw.values.size),
             rounding=Grid(self.grid).rounding,
             mechanisms=(MechanismUsed.of(self),),
         )

@@ -749,31 +749,40 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         )
         return Draw(all_above, np.concatenate(answers))
 
-    def winners(self, drawn: Above) -> Winners:
+    def winners(self, above: Above) -> Winners:
         """The drawn winners in the units of answers, with their evidence and the promise."""
-        raw: Floats = np.multiply(drawn.gaps, Grid(self.grid).width, dtype=np.float64)
+        raw_gaps = self._raw_gaps(above)
         return Winners(
-            drawn.indices,
-            drawn.labels,
-            raw + self.gap_offsets[drawn.branches - 1],
-            evidence_of(self.every_branch, drawn.branches, raw),
-            Promise(self.cost, self.sensitivity, self.monotonic),
+            indices=above.indices,
+            labels=above.labels,
+            gaps=raw_gaps + self.gap_offsets[above.branches - 1],
+            evidence=evidence_of(self.every_branch, above.branches, raw_gaps),
+            promise=Promise(self.cost, self.sensitivity, self.monotonic),
         )
 
-    def build(self, drawn: Above, thresholds: tuple[Fraction, ...] | None = None) -> AboveRelease:
+    def _raw_gaps(self, above: Above) -> Floats:
+        """The gaps over the noisy threshold, in the units of answers."""
+        gaps: Floats = np.multiply(above.gaps, Grid(self.grid).width, dtype=np.float64)
+        return gaps
+
+    def build(self, above: Above, thresholds: tuple[Fraction, ...] | None = None) -> AboveRelease:
         """The release of what was drawn; `thresholds` are those of a run's questions."""
-        selected = self.winners(drawn).selected()
+        winners = self.winners(above)
+        gaps = winners.gaps
         if thresholds is not None:
-            places = zip(thresholds, drawn.branches.tolist(), strict=True)
-            offsets = [self.over(line).gap_offsets[branch - 1] for line, branch in places]
-            raw = np.multiply(drawn.gaps, Grid(self.grid).width, dtype=np.float64)
-            selected["gaps"] = raw + np.array(offsets)
+            pairs = zip(thresholds, above.branches.tolist(), strict=True)
+            offsets = [self.over(line).gap_offsets[branch - 1] for line, branch in pairs]
+            gaps = self._raw_gaps(above) + np.array(offsets)
         return AboveRelease(
-            **selected,
+            indices=winners.indices,
+            labels=winners.labels,
+            gaps=gaps,
+            evidence=winners.evidence,
+            promise=winners.promise,
             thresholds=thresholds,
-            branch_of=drawn.branches,
-            cost=self.cost_of(drawn.used),
-            processed=drawn.processed,
+            branch_of=above.branches,
+            cost=self.cost_of(above.used),
+            processed=above.processed,
             errors=self.gap_errors,
             mechanisms=(MechanismUsed.of(self),),
         )

@@ -204,27 +204,32 @@ def claims_of(mechanism: Claims) -> dict[str, Any]:
     }
 
 
-def law_for(own: Claims, winners: int, noise: str) -> RealLaw:
+def law_for(mechanism: Claims, winners: int, noise: str) -> RealLaw:
     """The noise of each answer, if ε pays for `winners` winners separately."""
-    shared = winners if own.monotonic else 2 * winners
-    law = law_on_grid(LAWS[noise], own.grid, own.sensitivity, equal_part(own.epsilon, shared))
+    parts = winners
+    if not mechanism.monotonic:  # the best loser may move the other way: a winner costs double
+        parts = 2 * winners
+    epsilon = equal_part(mechanism.epsilon, parts)
+    law = law_on_grid(LAWS[noise], mechanism.grid, mechanism.sensitivity, epsilon)
     if not isinstance(law, RealLaw):
         raise ValueError(f"noise must be {either(RealLaw)} for a Top-K: {law.name} noise can tie")
     return law
 
 
 def ranked_winners(
-    own: Ranked, drawn: Ranking, most: Cost, *, somebody_lost: bool = True
+    mechanism: Ranked, ranking: Ranking, highest_cost: Cost, *, somebody_lost: bool = True
 ) -> Winners:
     """A ranking in the units of answers; with the evidence of its leads, if somebody lost."""
-    width = Grid(own.grid).width
-    leads = (drawn.leads * width).tolist() if somebody_lost else []
+    width = Grid(mechanism.grid).width
+    leads = []
+    if somebody_lost:
+        leads = (ranking.leads * width).tolist()
     return Winners(
-        drawn.indices,
-        drawn.labels,
-        gaps_of(drawn.leads, width),
-        Evidence.of(leads, [own.law] * len(leads)),
-        Promise(most, own.sensitivity, own.monotonic),
+        indices=ranking.indices,
+        labels=ranking.labels,
+        gaps=gaps_of(ranking.leads, width),
+        evidence=Evidence.of(leads, [mechanism.law] * len(leads)),
+        promise=Promise(highest_cost, mechanism.sensitivity, mechanism.monotonic),
     )
 
 
@@ -417,14 +422,23 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
         """Select; the caller has paid."""
         return draw_ranking(self.in_steps(), candidates)
 
-    def winners(self, drawn: Ranking) -> Winners:
+    def winners(self, ranking: Ranking) -> Winners:
         """The drawn winners in the units of answers, with their evidence and the promise."""
-        return ranked_winners(self, drawn, self.cost, somebody_lost=drawn.leads.size == self.k)
+        somebody_lost = ranking.leads.size == self.k
+        return ranked_winners(self, ranking, self.cost, somebody_lost=somebody_lost)
 
-    def build(self, drawn: Ranking) -> TopKRelease:
+    def build(self, ranking: Ranking) -> TopKRelease:
         """The release of what was drawn."""
-        told = self.winners(drawn).selected()
-        return self._kind(self.cost, mechanisms=(MechanismUsed.of(self),), **told)
+        winners = self.winners(ranking)
+        return self._kind(
+            cost=self.cost,
+            indices=winners.indices,
+            labels=winners.labels,
+            gaps=winners.gaps,
+            evidence=winners.evidence,
+            promise=winners.promise,
+            mechanisms=(MechanismUsed.of(self),),
+        )
 
 
 @public
