@@ -49,14 +49,14 @@ class Density(NamedTuple):
 
 _MOST: dict[str, Density] = {
     "budget": Density(packed=23.0, nested=3.1, chained=0.0, times=0.7, vague=138.1),
-    "cli": Density(packed=12.7, nested=5.3, chained=0.0, times=0.0, vague=116.2),
+    "cli": Density(packed=11.5, nested=4.8, chained=0.0, times=0.0, vague=85.3),
     "data": Density(packed=21.0, nested=1.8, chained=0.0, times=0.0, vague=92.4),
     "desk": Density(packed=16.7, nested=1.7, chained=0.6, times=0.6, vague=125.8),
     "estimates": Density(packed=0.0, nested=0.0, chained=0.0, times=0.0, vague=0.0),
     "exact": Density(packed=0.0, nested=0.0, chained=0.0, times=0.0, vague=5.9),
     "interop": Density(packed=0.0, nested=0.0, chained=0.0, times=0.0, vague=220.1),
     "mechanisms": Density(packed=40.1, nested=1.4, chained=0.0, times=0.0, vague=107.4),
-    "outside": Density(packed=19.1, nested=0.0, chained=0.0, times=1.5, vague=86.9),
+    "outside": Density(packed=3.7, nested=0.0, chained=0.0, times=1.3, vague=27.7),
     "pipelines": Density(packed=24.7, nested=0.0, chained=0.9, times=0.0, vague=59.1),
     "proof": Density(packed=0.0, nested=0.0, chained=0.0, times=0.0, vague=0.0),
     "releases": Density(packed=22.8, nested=8.6, chained=1.8, times=0.0, vague=137.5),

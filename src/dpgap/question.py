@@ -44,6 +44,7 @@ from dpgap.exact.parameters import (
 from dpgap.filter_language import (
     ORDERS,
     THOUSANDS,
+    Comparison,
     Filter,
     clause_of,
     comparisons_of,
@@ -126,10 +127,10 @@ def _column(name: str, value: object) -> str:
     return value
 
 
-def one_of(name: str, value: object, words: Sequence[str]) -> str:
-    """`value`, if it is one of these words."""
-    if value not in words:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, words))}, not {value!r}")
+def one_of(name: str, value: object, choices: Sequence[str]) -> str:
+    """`value`, if it is one of these texts."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
     return str(value)
 
 
@@ -181,7 +182,7 @@ class Counting:
 
     def stated(self) -> dict[str, Any]:
         """The keywords that differ from their defaults."""
-        stated = {}
+        keywords = {}
         for field in fields(self):
             value = getattr(self, field.name)
             # A frame is not written as text, which may take long.
@@ -189,8 +190,8 @@ class Counting:
             if field.default is not None:
                 is_default = str(value) == str(field.default)
             if not is_default:
-                stated[field.name] = value
-        return stated
+                keywords[field.name] = value
+        return keywords
 
 
 # --------------------------------------------------------------------------------------------------
@@ -287,8 +288,8 @@ class Question:
 
     def among(self, groups: int, digest: str) -> "Question":
         """The same question, about so many groups: a unit cannot be in more of them."""
-        most = min(self.max_groups, groups)
-        return replace(self, groups=groups, groups_digest=digest, max_groups=most)
+        max_groups = min(self.max_groups, groups)
+        return replace(self, groups=groups, groups_digest=digest, max_groups=max_groups)
 
     @property
     def is_of_lines(self) -> bool:
@@ -332,8 +333,10 @@ class Question:
     @property
     def looked_at(self) -> tuple[str, ...]:
         """The other columns that the table must have, beside unit and item, each once."""
-        named = (self.by, self.sum, *(self.where.columns if self.where else ()))
-        return tuple(dict.fromkeys(name for name in named if name is not None))
+        columns = [self.by, self.sum]
+        if self.where is not None:
+            columns += self.where.columns
+        return tuple(dict.fromkeys(column for column in columns if column is not None))
 
     @property
     def sensitivity(self) -> Fraction:
@@ -349,8 +352,12 @@ class Question:
 
     def bounds(self) -> dict[str, Any]:
         """The options that bound a unit, as JSON values, without those that have their defaults."""
-        bound = {it: getattr(self, it.name) for it, held in held_fields() if held.is_bound}
-        return {it.name: _in_json(value) for it, value in bound.items() if value != it.default}
+        bounds = {}
+        for field, form in held_fields():
+            value = getattr(self, field.name)
+            if form.is_bound and value != field.default:
+                bounds[field.name] = _in_json(value)
+        return bounds
 
     @property
     def identity(self) -> str | None:
@@ -360,14 +367,27 @@ class Question:
         alike may hold different data. Hashes must never change. So a parameter that is added later
         goes into the hash only if it does not have its default.
         """
-        table, domain = self.address or self.table, self.digest
+        table = self.address or self.table
+        domain = self.digest
         if self.unknown or self.is_of_all:
             domain = ""
         if self.recorded is not None or table is None or domain is None:
             return self.recorded
-        named = ("kind", "k", "epsilon", "delta", "method", "split", "threshold", "adaptive")
-        body = {name: _in_json(getattr(self, name)) for name in (*named, "unit", "item")}
-        body |= {"neighbours": str(self.neighbours), "table": table, "domain": domain}
+        body = {
+            "kind": self.kind,
+            "k": self.k,
+            "epsilon": _in_json(self.epsilon),
+            "delta": _in_json(self.delta),
+            "method": self.method,
+            "split": _in_json(self.split),
+            "threshold": _in_json(self.threshold),
+            "adaptive": self.adaptive,
+            "unit": self.unit,
+            "item": self.item,
+            "neighbours": str(self.neighbours),
+            "table": table,
+            "domain": domain,
+        }
         canonical = json.dumps(body | self.bounds(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -386,19 +406,24 @@ class Question:
     @property
     def purpose(self) -> str:
         """The question in one plain line, such as "top 10 of url by user_id"."""
-        asked, of = f"top {self.k}", f"{self.item} by {self.sum or self.unit}"
-        if self.is_of_all:
-            of_sum = "total", f"{self.sum} by {self.unit}"
-            asked, of = ("count", self.unit) if self.sum is None else of_sum
-        elif self.threshold is not None:
-            limit = "" if self.k is None else f", up to {self.k},"
-            asked = f"above {readable(self.threshold)}{limit}"
-        asked += f" of {of}"
+        purpose = self._purpose_of_all() if self.is_of_all else self._purpose_of_items()
         if self.by is not None:
-            asked += f" in each of {self.groups} groups of {self.by}"
+            purpose += f" in each of {self.groups} groups of {self.by}"
         if self.where is not None:
-            asked += f" where {self.where}"
-        return printable(asked)
+            purpose += f" where {self.where}"
+        return printable(purpose)
+
+    def _purpose_of_all(self) -> str:
+        if self.sum is None:
+            return f"count of {self.unit}"
+        return f"total of {self.sum} by {self.unit}"
+
+    def _purpose_of_items(self) -> str:
+        counts = f"{self.item} by {self.sum or self.unit}"
+        if self.threshold is None:
+            return f"top {self.k} of {counts}"
+        limit = "" if self.k is None else f", up to {self.k},"
+        return f"above {readable(self.threshold)}{limit} of {counts}"
 
     def facts(self) -> dict[str, Any]:
         """The facts that bind a budget to a table, as JSON values."""
@@ -455,43 +480,64 @@ class Question:
         """How a filter reads dates and numbers in text."""
         if self.where is None:
             return ()
-        said, families = [], dict(self.columns)
+        sentences = []
         # The normal form may be longer than users may write.
-        for it in comparisons_of(clause_of(str(self.where))):
-            column = f"column {printable(it.column)!r}"
-            is_text = self.is_of_csv or families.get(it.column) == "text"
-            if is_text and self.decimal == "." and isinstance((*it.literals, "")[0], Decimal):
-                comma = "For 16,48 in a file, state decimal ','."
-                said.append(f"In {column}, only text such as 16.48 is read as a number. {comma}")
-            elif it.form is not None:
-                said.append(f"In {column}, only text in the form {it.form} is read as a date.")
-            elif it.sign in ORDERS and _ISO_DAY.match(str(it.literals[0])):
-                rule = f"If {column} is text, its dates must be written as 2026-10-01."
-                if self.is_of_text:
-                    rule = f"Only dates written as 2026-10-01 match in {column}."
-                said.append(f"{rule} For another form, use day(…).")
-            elif it.sign in ORDERS and _ISO_MONTH.fullmatch(str(it.literals[0])):
-                said.append(f"If {column} holds dates, compare it with a day such as 2026-10-01.")
-        return dict.fromkeys(said)
+        for comparison in comparisons_of(clause_of(str(self.where))):
+            sentence = self._form_of_values(comparison)
+            if sentence is not None:
+                sentences.append(sentence)
+        return dict.fromkeys(sentences)
+
+    def _form_of_values(self, comparison: Comparison) -> str | None:
+        """How one comparison reads dates and numbers in text, if it does."""
+        column = f"column {printable(comparison.column)!r}"
+        first = comparison.literals[0] if comparison.literals else ""
+        is_text = self.is_of_csv or dict(self.columns).get(comparison.column) == "text"
+        if is_text and self.decimal == "." and isinstance(first, Decimal):
+            comma = "For 16,48 in a file, state decimal ','."
+            return f"In {column}, only text such as 16.48 is read as a number. {comma}"
+        if comparison.form is not None:
+            return f"In {column}, only text in the form {comparison.form} is read as a date."
+        if comparison.sign not in ORDERS:
+            return None
+        if _ISO_DAY.match(str(first)):
+            rule = f"If {column} is text, its dates must be written as 2026-10-01."
+            if self.is_of_text:
+                rule = f"Only dates written as 2026-10-01 match in {column}."
+            return f"{rule} For another form, use day(…)."
+        if _ISO_MONTH.fullmatch(str(first)):
+            return f"If {column} holds dates, compare it with a day such as 2026-10-01."
+        return None
 
     def limits(self) -> list[str]:
         """The bounds of a unit, in words that follow "each unit"."""
-        counted, limits, groups, most = [], [], 1, self.max_items
-        if self.by is not None and not self.has_one_item_each:
+        limits = []
+        cuts = [] if self.has_one_item_each else self._random_cuts()
+        if cuts:
+            limits.append(f"counts {' and '.join(cuts)}, drawn at random")
+        if self.sum is not None:
+            limit = f"adds at least {readable(self.at_least)} and at most {readable(self.at_most)}"
+            if not self.is_of_all:
+                limit += " to each item"
+            limits.append(limit)
+        return limits
+
+    def _random_cuts(self) -> list[str]:
+        """How many groups and items count, if a unit may have more."""
+        cuts = []
+        groups = 1
+        if self.by is not None:
             groups = self.groups_of_a_unit or self.max_groups
             if groups != self.groups:
-                counted.append(f"in {_few(groups, self.by, 'groups')}")
-        is_cut = self.items is None or (most or 0) < groups * self.items
-        if most is not None and is_cut and not self.has_one_item_each:
-            pairs = ("pair of group and item", "pairs of group and item")
-            of_items = (self.item, "items") if self.by is None else pairs
-            counted.append(f"for {_few(most, *of_items)}")
-        if counted:
-            limits.append(f"counts {' and '.join(counted)}, drawn at random")
-        if self.sum is not None:
-            ends = f"at least {readable(self.at_least)} and at most {readable(self.at_most)}"
-            limits.append(f"adds {ends}{'' if self.is_of_all else ' to each item'}")
-        return limits
+                cuts.append(f"in {_few(groups, self.by, 'groups')}")
+        if self.max_items is None:
+            return cuts
+        if self.items is None or self.max_items < groups * self.items:
+            singular, plural = self.item, "items"
+            if self.by is not None:
+                singular, plural = "pair of group and item", "pairs of group and item"
+            cuts.append(f"for {_few(self.max_items, singular, plural)}")
+        return cuts
 
     def cuts(self) -> Iterator[str]:
         """How a unit is bounded, and which rows count: one sentence for each."""
@@ -533,8 +579,12 @@ class Question:
 @functools.cache
 def held_fields() -> tuple[tuple[Field[Any], Held], ...]:
     """The fields of a question that a document holds, each with its form."""
-    every: Any = fields(Question)
-    return tuple((it, it.type.__metadata__[0]) for it in every if hasattr(it.type, "__metadata__"))
+    with_forms = []
+    for field in fields(Question):
+        hint: Any = field.type
+        if hasattr(hint, "__metadata__"):
+            with_forms.append((field, hint.__metadata__[0]))
+    return tuple(with_forms)
 
 
 _CHANGES = {
@@ -543,19 +593,19 @@ _CHANGES = {
 }
 
 
-def promise_in_words(epsilon: Fraction, delta: Fraction, change: str, who: str) -> str:
+def promise_in_words(epsilon: Fraction, delta: Fraction, change: str, unit: str) -> str:
     """What an ε, and a δ if there is one, promise about a change."""
-    kind, chance, exception = "Pure differential privacy", "no δ", ""
-    if delta:
-        kind, chance = "Differential privacy", f"δ = {readable_up(delta)}"
-        exception = (
-            " There is one exception: with a probability of at most δ, it shows an item that only "
-            f"this {who} has."
-        )
-    numbers = f"ε = {readable_up(epsilon)} and {chance}".replace("= ≈", "≈ ")
+    exact_epsilon = f"ε = {readable_up(epsilon)}".replace("= ≈", "≈ ")
+    effect = (
+        f"if {change}, the probability of what is shown here would change by a factor of at most "
+        f"{factor(epsilon)}."
+    )
+    if not delta:
+        return f"Pure differential privacy with {exact_epsilon} and no δ: {effect}"
+    exact_delta = f"δ = {readable_up(delta)}".replace("= ≈", "≈ ")
     return (
-        f"{kind} with {numbers}: if {change}, the probability of what is shown here would change "
-        f"by a factor of at most {factor(epsilon)}.{exception}"
+        f"Differential privacy with {exact_epsilon} and {exact_delta}: {effect} There is one "
+        f"exception: with a probability of at most δ, it shows an item that only this {unit} has."
     )
 
 
@@ -577,8 +627,10 @@ def weak_promises(epsilon: Fraction, delta: Fraction) -> Iterator[str]:
         )
 
 
-def _few(number: int, one: str, several: str) -> str:
-    return f"one {column_name(one)} only" if number == 1 else f"at most {number:,} {several}"
+def _few(number: int, singular: str, plural: str) -> str:
+    if number == 1:
+        return f"one {column_name(singular)} only"
+    return f"at most {number:,} {plural}"
 
 
 def _in_json(value: Any) -> Any:

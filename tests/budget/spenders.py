@@ -107,7 +107,31 @@ def release_until_killed(
         os.write(out, f"{document}\n".encode())
 
 
-def kill_many(url: str, processes: int, epsilon: Fraction, released: str) -> None:
+def ask_until_killed(account: LedgerAccount, epsilon: Fraction, answers: str, seed: int) -> None:
+    """Ask a few questions with a few keys, again and again; write down each key and its answer."""
+    chances = random.Random(seed)
+    out = os.open(answers, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    while True:
+        number = chances.randrange(40)
+        question = f"question {number % 4}"
+        request = Request(epsilon, question, identity=question)
+        asking = account.of(key=f"key {number}")
+        is_fresh = chances.random() < 0.3
+        pause = chances.uniform(0, 0.004)
+        try:
+            answer = asking.free_answer(request, is_fresh)
+            if answer is None:
+                answer = release(asking, request, epsilon, pause)
+        except AlreadyCharged as before:
+            answer = before.answered.document
+        if answer is not None:
+            os.write(out, f"{number} {answer}\n".encode())
+
+
+_WORK = {"release": release_until_killed, "ask": ask_until_killed}
+
+
+def kill_many(url: str, processes: int, epsilon: Fraction, released: str, work: str) -> None:
     """Start spenders one after the other and kill each at a random moment.
 
     Forked from a process that has loaded everything, they are at work within a millisecond. They
@@ -121,7 +145,7 @@ def kill_many(url: str, processes: int, epsilon: Fraction, released: str) -> Non
     for number in range(processes):
         child = os.fork()
         if child == 0:
-            release_until_killed(account, epsilon, released, number)
+            _WORK[work](account, epsilon, released, number)
             os._exit(0)
         time.sleep(moments.uniform(0, five_releases))
         os.kill(child, signal.SIGKILL)
@@ -129,4 +153,4 @@ def kill_many(url: str, processes: int, epsilon: Fraction, released: str) -> Non
 
 
 if __name__ == "__main__":
-    kill_many(sys.argv[1], int(sys.argv[2]), Fraction(sys.argv[3]), sys.argv[4])
+    kill_many(sys.argv[1], int(sys.argv[2]), Fraction(sys.argv[3]), sys.argv[4], sys.argv[5])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import spenders
 
-from dpgap.budget.entries import RESERVE, SETTLE
+from dpgap.budget.entries import AGAIN, RESERVE, SETTLE
 from dpgap.budget.ledger import Ledger, LedgerAccount
 
 PROCESSES = 8
@@ -65,7 +65,7 @@ def test_killed_processes_never_overspend_and_never_release_unrecorded(
     released = folder / "released"
     released.touch()
     subprocess.run(
-        [sys.executable, spenders.__file__, url, str(killed), str(epsilon), released],
+        [sys.executable, spenders.__file__, url, str(killed), str(epsilon), released, "release"],
         check=True,
     )
     book = account.ledger.entries("sales")
@@ -82,4 +82,29 @@ def test_killed_processes_never_overspend_and_never_release_unrecorded(
     assert account.reserved == len(broken_off) * epsilon
     assert account.spent == len(settled) * epsilon / 2
     assert account.spent + account.reserved <= account.total
+    assert account.ledger.verify("sales") == []
+
+
+@pytest.mark.parametrize("killed", [50, pytest.param(400, marks=pytest.mark.long)])
+def test_a_key_has_one_answer_however_many_processes_that_ask_with_it_are_killed(
+    url: str, folder: Path, killed: int
+) -> None:
+    epsilon = Fraction(1, 100)
+    account = Ledger(url).create("sales", 100)
+    answers = folder / "answers"
+    answers.touch()
+    subprocess.run(
+        [sys.executable, spenders.__file__, url, str(killed), str(epsilon), answers, "ask"],
+        check=True,
+    )
+    pairs = {tuple(line.split(" ", 1)) for line in answers.read_text().splitlines()}
+    keys = [key for key, _ in pairs]
+    assert len(keys) == len(set(keys))
+    assert {answer for _, answer in pairs} <= set(_archived(account))
+    kinds = [entry.kind for entry in account.ledger.entries("sales")]
+    assert AGAIN in kinds, "some must get an earlier answer"
+    settled = kinds.count(SETTLE)
+    rehearsals = 5
+    assert account.spent == settled * epsilon - rehearsals * epsilon / 2
+    assert account.reserved == (kinds.count(RESERVE) - settled) * epsilon
     assert account.ledger.verify("sales") == []

@@ -149,6 +149,22 @@ run = dpgap.SparseVector(0, 1, 1).start(account=Account())
     assert done.stdout == ""
 
 
+def test_a_run_that_is_left_warns_before_python_ends_its_warnings():
+    program = """
+import atexit, warnings
+messages = []
+warnings.showwarning = lambda message, *_: messages.append(str(message))
+atexit.register(lambda: print(*messages))  # it runs after all that is registered later
+import dpgap
+class Account:
+    def reserve(self, epsilon, purpose): return self
+run = dpgap.SparseVector(0, 1, 1).start(account=Account())
+"""
+    words = [sys.executable, "-W", "always::ResourceWarning", "-c", program]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("a run was never closed")
+
+
 def test_a_run_that_is_dropped_fails_a_users_test_where_warnings_are_errors(tmp_path: Path):
     (tmp_path / "test_dropped.py").write_text(
         """

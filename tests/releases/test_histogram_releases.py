@@ -12,7 +12,7 @@ import pytest
 import dpgap
 from dpgap.budget.cost import Cost
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.mechanisms.histogram import Wanted
+from dpgap.mechanisms.histogram import Cutoff
 from dpgap.releases.findings import findings
 from dpgap.releases.release import Measured, MechanismUsed
 from faces import arrays, faces
@@ -26,7 +26,7 @@ def _release(
     seed: int = 29, epsilon: Any = 1, k: int | None = None, at_least: int | None = None
 ) -> Measured:
     """What a pipeline makes of a histogram."""
-    mechanism, wanted = dpgap.NoisyHistogram(epsilon, reach=2), Wanted(k, at_least)
+    mechanism, wanted = dpgap.NoisyHistogram(epsilon, reach=2), Cutoff(k, at_least)
     with bits_are(InsecureSeededBits(seed)):
         drawn = mechanism.draw_paid(mechanism.prepare(COUNTS, NAMES, wanted), wanted)
     values, error = mechanism.lengths(drawn), mechanism.error_of(drawn)
@@ -173,7 +173,7 @@ def test_every_number_of_a_release_beside_another_largest_count_is_the_same():
     for largest in (1_536, 1_537, 10**6 + 1):
         with bits_are(InsecureSeededBits(5)):
             counts = dpgap.NoisyHistogram(1)
-            drawn = counts.draw_paid(counts.prepare([largest, 512], None), Wanted(1))
+            drawn = counts.draw_paid(counts.prepare([largest, 512], None), Cutoff(1))
         shown.append((drawn.line, drawn.coin, int(drawn.values[0]) - largest))
     assert shown[0] == shown[1] == shown[2]
     assert shown[0][1] > 0

@@ -52,7 +52,6 @@ def _asked(function: Any = dpgap.top_k, **options: Any) -> Question:
         {"epsilon": "0.5"},
         {"epsilon": Fraction(1, 2)},
         {"method": "best"},
-        {"method": None},
         {"split": None},
     ],
     ids=str,

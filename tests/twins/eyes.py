@@ -130,7 +130,7 @@ def in_one(side: Shown) -> Iterator[str]:
     if kind != "settle":
         yield f"the ledger is told last: {kind}"
         return
-    cost = document.get("spent", document["epsilon"])
+    cost = document["cost"]["epsilon"]
     if exact_text(told[0]) != cost:
         yield f"the ledger is told of another cost, {told[0]} instead of {cost}"
     if told[1] is not None:

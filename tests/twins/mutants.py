@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow
 from pandas.api.types import infer_dtype
 
-from dpgap.data import counts, domain, query, sources, values
+from dpgap.data import domain, frames, query, sources, values
 from dpgap.data.domain import Domain
 from dpgap.data.engines import counted
 from dpgap.data.engines.base import Engine
@@ -188,7 +188,8 @@ def _everything_kept() -> AbstractContextManager[Any]:
 
 def _moments_as_they_are() -> AbstractContextManager[Any]:
     """Units that are times, as DuckDB has times."""
-    return mock.patch.object(counts, "_with_whole_moments", lambda table, unit: table)
+    types = {*frames._GROUPED_AS_READ, "TIMESTAMP WITH TIME ZONE"}
+    return mock.patch.multiple(frames, _READABLE={}, _GROUPED_AS_READ=types)
 
 
 def _kept_by_position() -> AbstractContextManager[Any]:

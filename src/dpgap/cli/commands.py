@@ -216,34 +216,37 @@ class CommandLine(typer.Typer):
 
         Options in `needed` must be stated, although they have a default in a group of options.
         """
-        taken: list[Parameter] = []
-        groups: dict[str, tuple[Callable[..., Any], list[Parameter]]] = {}
+        options: list[Parameter] = []
+        groups: dict[str, type[Any]] = {}
         for name, parameter in signature(command).parameters.items():
             if hasattr(parameter.annotation, "_fields"):
-                kind = parameter.annotation
-                groups[name] = kind, list(signature(kind).parameters.values())
-            taken += groups[name][1] if name in groups else [parameter]
+                groups[name] = parameter.annotation
+                options += signature(parameter.annotation).parameters.values()
+            else:
+                options.append(parameter)
 
         @wraps(command)
-        def flat(**given: Any) -> None:
-            for name, (kind, parameters) in groups.items():
-                given[name] = kind(**{each.name: given.pop(each.name) for each in parameters})
-            command(**given)
+        def flat(**values: Any) -> None:
+            for name, group in groups.items():
+                of_group = {field: values.pop(field) for field in group._fields}
+                values[name] = group(**of_group)
+            command(**values)
 
-        taken = [it.replace(default=Parameter.empty) if it.name == needed else it for it in taken]
-        ordered = list(map(_as_option, taken))
-        flat.__signature__ = signature(command).replace(parameters=ordered)  # type: ignore[attr-defined]
-        flat.__annotations__ = {each.name: each.annotation for each in ordered} | {"return": None}
+        options = [_as_option(option, is_needed=option.name == needed) for option in options]
+        flat.__signature__ = signature(command).replace(parameters=options)  # type: ignore[attr-defined]
+        flat.__annotations__ = {option.name: option.annotation for option in options}
+        flat.__annotations__["return"] = None
         del flat.__wrapped__
         self.command(**settings)(flat)
         return command
 
 
-def _as_option(parameter: Parameter) -> Parameter:
+def _as_option(parameter: Parameter, *, is_needed: bool) -> Parameter:
     """A parameter for Typer. A flag that is off by default has no opposite such as --no-json."""
     hint = parameter.annotation
     text = getattr(hint, "__metadata__", (None,))[0]
     if isinstance(text, str):
         flags = [f"--{parameter.name}"] if parameter.default is False else []
         hint = Annotated[hint.__origin__, option(text, *flags)]
-    return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hint)
+    default = Parameter.empty if is_needed else parameter.default
+    return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hint, default=default)

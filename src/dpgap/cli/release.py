@@ -64,9 +64,9 @@ class OutputFile(NamedTuple):
 
     def require_writable(self) -> None:
         """Refuse a file that must not or cannot be written."""
-        for what, path in self.inputs:
+        for role, path in self.inputs:
             if _is_same(self.path, path):
-                raise ValueError(f"{self.option} {self.path} is {what}: it must be another file")
+                raise ValueError(f"{self.option} {self.path} is {role}: it must be another file")
         folder = Path(os.path.realpath(self.path)).parent
         if not folder.is_dir() or (self.path.exists() and not self.path.is_file()):
             raise ValueError(
@@ -110,12 +110,12 @@ class Output(NamedTuple):
         if self.title is not None and self.html is None:
             raise ValueError("--title is the heading of a page: give --html as well")
         files: dict[str, OutputFile] = {}
-        taken = list(_PRINTED)
+        others = list(_PRINTED)
         for kind, path in (("csv", self.csv), ("html", self.html)):
             if path is not None:
-                files[kind] = OutputFile(f"--{kind}", path, [*inputs(), *taken], self.force)
+                files[kind] = OutputFile(f"--{kind}", path, [*inputs(), *others], self.force)
                 files[kind].require_writable()
-                taken.append((f"the file of --{kind}, {path}", path))
+                others.append((f"the file of --{kind}, {path}", path))
         return files
 
     def rendered(self, kind: str, release: "Release") -> str:
@@ -131,8 +131,13 @@ def input_files(table: str, domain: str, ledger: str | None) -> Inputs:
     if "://" in table:  # such as duckdb://sales.db?table=may
         with suppress(ValueError):
             path = unquote(urlsplit(table).netloc + urlsplit(table).path)
-    found = [("the domain", domain), ("the domain", domain.rpartition(":")[0]), ("the table", path)]
-    return [*(it for it in found if it[1]), *ledger_files(ledger or "")]
+    files = []
+    file_of_column = domain.rpartition(":")[0]
+    for name in (domain, file_of_column):
+        if name:
+            files.append(("the domain", name))
+    files.append(("the table", path))
+    return [*files, *ledger_files(ledger or "")]
 
 
 def ledger_files(ledger: str) -> Inputs:
@@ -155,12 +160,12 @@ def write_new(path: Path, content: bytes, mode: int) -> None:
         raise
 
 
-def _is_same(one: str | Path, other: str | Path) -> bool:
+def _is_same(path: str | Path, other: str | Path) -> bool:
     """Whether two paths lead (or would lead) to one file. Some file systems ignore capitals."""
     with suppress(OSError, ValueError):
-        if os.path.exists(one) and os.path.exists(other):
-            return os.path.samefile(one, other)
-        return os.path.realpath(one).casefold() == os.path.realpath(other).casefold()
+        if os.path.exists(path) and os.path.exists(other):
+            return os.path.samefile(path, other)
+        return os.path.realpath(path).casefold() == os.path.realpath(other).casefold()
     return False
 
 
@@ -176,18 +181,18 @@ def _is_same(one: str | Path, other: str | Path) -> bool:
 def deliver(puts: Sequence[Put], complete: Render) -> None:
     """Write every text, the last one to the terminal; if one fails, save the complete document."""
     failed = []
-    for what, put, render in puts:
+    for failure, put, render in puts:
         try:
             put(render())
             is_printed = render is complete
         except (Exception, KeyboardInterrupt) as error:  # it is paid for, so interrupts are ignored
             is_printed = False
-            failed.append(f"{what} ({message_of(error)})")
+            failed.append(f"{failure} ({message_of(error)})")
     if not failed:
         return
     let_go_if_broken(sys.stdout)
-    place = "it was printed as well" if is_printed else _kept(complete)
-    message = f"dpgap: {'; '.join(failed)}. The release is paid for: {place}"
+    where = "it was printed as well" if is_printed else _saved(complete)
+    message = f"dpgap: {'; '.join(failed)}. The release is paid for: {where}"
     lines = map(printable, message.split("\n"))
     with suppress(Exception, KeyboardInterrupt):
         typer.echo("\n".join(lines), err=True)
@@ -195,7 +200,7 @@ def deliver(puts: Sequence[Put], complete: Render) -> None:
     raise typer.Exit(1)
 
 
-def _kept(complete: Render) -> str:
+def _saved(complete: Render) -> str:
     """Save the release in the first folder that works, and say where; otherwise print all of it."""
     content = complete()
     moment = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
@@ -528,16 +533,18 @@ def release(
         answers = counted.result()
     with notes():
         warn_of_weak_promise(question)
-        made = errors_without_answers(answer)(question, answers, account, payer.fresh)
+        paid = errors_without_answers(answer)(question, answers, account, payer.fresh)
     remaining = None
     payer_words = "" if account is None else f"for you in data set {account.dataset!r}"
     with suppress(Exception, KeyboardInterrupt):  # the ledger may not be reachable now
-        remaining = made.remaining if account is None else account.remaining
-    as_object = partial(to_json, made, remaining)
+        remaining = paid.remaining if account is None else account.remaining
+    as_object = partial(to_json, paid, remaining)
     puts: list[Put] = []
-    for each, target in files.items():
-        render = partial(output.rendered, each, made)
-        puts.append((f"{target.path} could not be written", target.write, render))
+    for kind, file in files.items():
+        render = partial(output.rendered, kind, paid)
+        puts.append((f"{file.path} could not be written", file.write, render))
     note = _NO_LEDGER if account is None else ""
-    printed = as_object if output.json else partial(shown, made, remaining, payer_words, note)
-    deliver([*puts, ("the release could not be printed", say, printed)], as_object)
+    as_text = partial(shown, paid, remaining, payer_words, note)
+    printed = as_object if output.json else as_text
+    puts.append(("the release could not be printed", say, printed))
+    deliver(puts, as_object)

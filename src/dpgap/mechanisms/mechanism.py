@@ -58,12 +58,6 @@ class Winners(NamedTuple):
     lead: float | None = None
     """The lead of the winners as one set."""
 
-    def selected(self) -> dict[str, Any]:
-        """The fields of a release whose winners have gaps."""
-        told = self._asdict()
-        del told["lead"]
-        return told
-
 
 def gaps_of(leads: NDArray[Any], width: float) -> Floats:
     """The gap from each winner to the next, from leads in steps; one row for each run."""
@@ -112,13 +106,15 @@ class Mechanism(ABC, Generic[P, R]):
         """Draw whole numbers; the caller has paid. Selections add the answers of the chosen."""
 
     @abstractmethod
-    def build(self, drawn: Any) -> R:
+    def build(self, draw: Any) -> R:
         """The release of what was drawn."""
 
-    def _made(self, prepared: P) -> R:
+    def _draw_and_build(self, prepared: P) -> R:
         """Draw and build; the caller has paid."""
-        drawn = self.draw_paid(prepared)
-        return self.build(drawn.drawn if isinstance(drawn, Draw) else drawn)
+        draw = self.draw_paid(prepared)
+        if isinstance(draw, Draw):
+            return self.build(draw.drawn)
+        return self.build(draw)
 
     @property
     @remembered
@@ -133,7 +129,7 @@ class Mechanism(ABC, Generic[P, R]):
     def _release_prepared(self, prepared: P, account: Account | None) -> R:
         """Pay, draw, build and keep."""
         request = Request(self.cost_for(prepared), self)
-        return pay(account, request, partial(self._made, prepared))
+        return pay(account, request, partial(self._draw_and_build, prepared))
 
 
 class Selecting(Mechanism[P, R]):

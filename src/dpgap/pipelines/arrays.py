@@ -105,7 +105,7 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
     _: KW_ONLY
     monotonic: bool = parameter(boolean, default=False)
     sensitivity: Exact = parameter(positive_rational, default=1)
-    method: str = parameter(partial(one_of, words=METHODS), default="best")
+    method: str = parameter(partial(one_of, choices=METHODS), default="best")
     looks: bool = derived(lambda self: self.method == "best" and self.k > 1)
     """Whether a look chooses the route, if there are more answers than winners."""
     split: ExactOrNone = parameter(
@@ -218,7 +218,7 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
     sensitivity: Exact = parameter(positive_rational, default=1, shown=False)
     selection: SparseVector = derived(lambda self: self._selection(), shown=True)
     measurement: Laplace | Joint = derived(lambda self: self._measurement(), shown=True)
-    method: str = parameter(partial(one_of, words=ABOVE_METHODS), default="best")
+    method: str = parameter(partial(one_of, choices=ABOVE_METHODS), default="best")
     split: Parameter[Rational | None, Fraction] = parameter(
         lambda name, value: _HALF if value is None else share(name, value),
         default=None,

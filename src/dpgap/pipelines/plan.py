@@ -391,7 +391,7 @@ def _require_unknown(facts: PublicFacts) -> None:
 
 
 def _methods(question: Question, facts: PublicFacts) -> tuple[str, ...]:
-    """The methods that can answer this question, the best first; and the baseline."""
+    """The methods that can answer this question, the default first; and the baseline."""
     if facts.unknown:
         return ("best", HISTOGRAM)
     methods: tuple[str, ...] = METHODS if question.kind == "top-k" else ABOVE_METHODS

@@ -29,7 +29,7 @@ from dpgap.estimates.linear import blue_variance
 from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import remembered
 from dpgap.exact.reals import Floats, require_scale, without_float_errors
-from dpgap.mechanisms.histogram import NoisyHistogram, Wanted
+from dpgap.mechanisms.histogram import Cutoff, NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint, Laplace
@@ -428,7 +428,7 @@ class HistogramRoute:
     """Measure all items at once; release the k largest, or those that reach a threshold."""
 
     histogram: NoisyHistogram
-    wanted: Wanted
+    wanted: Cutoff
     delta: Fraction | None = None
     """δ if items are unknown: the chance that an item of only one unit is shown."""
     method: str = HISTOGRAM
