@@ -47,8 +47,9 @@ from dpgap.mechanisms.measuring import ValueMechanism
 from dpgap.mechanisms.mechanism import Answers
 from dpgap.mechanisms.top_k import Candidates, Tops, as_candidates, in_order, places_of
 from dpgap.question import Neighbours
+from dpgap.releases.detail import Promise
 from dpgap.releases.drawn import ReadOff, Values
-from dpgap.releases.release import MeasuredValues, Promise
+from dpgap.releases.release import MeasuredValues
 
 MOST_RETURNED = 10**6
 """The most empty items (true count 0) that may be expected in a release."""

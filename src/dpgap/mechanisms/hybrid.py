@@ -50,8 +50,9 @@ from dpgap.mechanisms.top_k import (
     ranked_winners,
     shift_of,
 )
+from dpgap.releases.detail import MechanismUsed
 from dpgap.releases.drawn import Ranking
-from dpgap.releases.release import HybridRelease, MechanismUsed
+from dpgap.releases.release import SelectedItems
 
 _DIGITS = 400
 _SMALLEST_CHANCE = Fraction(1, 10**_DIGITS)
@@ -79,7 +80,7 @@ def chance_above(distance: Fraction, scale: Fraction, reach: int) -> Fraction:
 
 @public
 @declared()
-class HybridTopK(Selecting[Candidates, HybridRelease]):
+class HybridTopK(Selecting[Candidates, SelectedItems]):
     """Find the k largest answers that are above a public threshold, and the gaps between them.
 
     A pseudo-answer at the threshold competes with the answers, with exponential noise of the same
@@ -250,22 +251,14 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         program = self.in_steps()
         return draw_ranking(program, candidates, int(program.threshold))
 
-    def _draw_and_build(self, prepared: Candidates) -> HybridRelease:
+    def _draw_and_build(self, prepared: Candidates) -> SelectedItems:
         return self.build(self.draw_paid(prepared).drawn, self._delta_for(prepared))
 
     def winners(self, ranking: Ranking, delta: Fraction = Fraction(0)) -> Winners:
         """The drawn winners in the units of answers, for a guarantee with this δ."""
         return ranked_winners(self, ranking, self.cost.with_delta(delta))
 
-    def build(self, ranking: Ranking, delta: Fraction = Fraction(0)) -> HybridRelease:
+    def build(self, ranking: Ranking, delta: Fraction = Fraction(0)) -> SelectedItems:
         """The release of what was drawn."""
-        winners = self.winners(ranking, delta)
-        return HybridRelease(
-            cost=self.cost_of(ranking.leads.size).with_delta(delta),
-            indices=winners.indices,
-            labels=winners.labels,
-            gaps=winners.gaps,
-            evidence=winners.evidence,
-            promise=winners.promise,
-            mechanisms=(MechanismUsed.of(self),),
-        )
+        cost = self.cost_of(ranking.leads.size).with_delta(delta)
+        return self.winners(ranking, delta).released(MechanismUsed.of(self), cost)

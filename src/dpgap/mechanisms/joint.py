@@ -55,15 +55,16 @@ from dpgap.mechanisms.top_k import (
     shift_of,
     top_draws,
 )
+from dpgap.releases.detail import MechanismUsed, Promise
 from dpgap.releases.drawn import TopSet
-from dpgap.releases.release import JointRelease, MechanismUsed, Promise
+from dpgap.releases.release import SelectedItems
 
 _HALF = Fraction(1, 2)
 
 
 @public
 @declared()
-class JointTopK(Selecting[Candidates, JointRelease]):
+class JointTopK(Selecting[Candidates, SelectedItems]):
     """Find the set of the k largest answers, and its lead over every other set.
 
     The noise does not grow with k. Use this mechanism if the k largest answers are clear as a set.
@@ -199,18 +200,9 @@ class JointTopK(Selecting[Candidates, JointRelease]):
             lead=lead,
         )
 
-    def build(self, top_set: TopSet) -> JointRelease:
+    def build(self, top_set: TopSet) -> SelectedItems:
         """The release of what was drawn."""
-        winners = self.winners(top_set)
-        return JointRelease(
-            indices=winners.indices,
-            labels=winners.labels,
-            lead=top_set.lead * Grid(self.grid).width / 2,
-            p_value=math.exp(-top_set.lead / self.half_step_law.scale),
-            cost=self.cost,
-            promise=winners.promise,
-            mechanisms=(MechanismUsed.of(self),),
-        )
+        return self.winners(top_set).released(MechanismUsed.of(self), self.cost)
 
 
 def by_value(candidates: Candidates) -> InGroups:

@@ -46,8 +46,9 @@ from dpgap.exact.parameters import (
 from dpgap.exact.reals import Floats, Integers, require_scale
 from dpgap.exact.shells import CubeNoise, HullNoise, ShellNoise, ValueLaw, shells
 from dpgap.mechanisms.mechanism import Claims, Mechanism
+from dpgap.releases.detail import Detail, MechanismUsed, Promise
 from dpgap.releases.drawn import ReadOff, Values
-from dpgap.releases.release import MeasuredValues, MechanismUsed, Promise
+from dpgap.releases.release import MeasuredValues
 
 L = TypeVar("L", bound=ValueLaw)
 
@@ -95,12 +96,14 @@ class ValueMechanism(Mechanism[Integers, MeasuredValues]):
     def build(self, draw: Values) -> MeasuredValues:
         """The release of what was drawn."""
         return MeasuredValues(
-            values=self.lengths(draw),
             cost=self.cost,
-            promise=self.promise,
-            error=self.error(draw.values.size),
-            rounding=Grid(self.grid).rounding,
-            mechanisms=(MechanismUsed.of(self),),
+            values=self.lengths(draw),
+            detail=Detail(
+                promise=self.promise,
+                mechanisms=(MechanismUsed.of(self),),
+                measured_by=self.error(draw.values.size),
+                rounding=Grid(self.grid).rounding,
+            ),
         )
 
 

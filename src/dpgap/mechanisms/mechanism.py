@@ -26,8 +26,9 @@ from dpgap.estimates.certificates import Evidence
 from dpgap.exact.grid import MAX_STEPS, Grid, Labels
 from dpgap.exact.parameters import remembered
 from dpgap.exact.reals import Floats, Integers, without_float_errors
+from dpgap.releases.detail import Detail, MechanismUsed, Promise
 from dpgap.releases.drawn import Drawn
-from dpgap.releases.release import Promise, Release
+from dpgap.releases.release import Release, SelectedItems
 
 Answers = ArrayLike | PrivateCounts
 """What a top k may be asked of."""
@@ -57,6 +58,17 @@ class Winners(NamedTuple):
     promise: Promise
     lead: float | None = None
     """The lead of the winners as one set."""
+
+    def released(self, mechanism: MechanismUsed, cost: Cost) -> SelectedItems:
+        """The release of the winners alone."""
+        return SelectedItems(
+            cost=cost,
+            indices=self.indices,
+            labels=self.labels,
+            gaps=self.gaps,
+            lead=self.lead,
+            detail=Detail(promise=self.promise, mechanisms=(mechanism,), evidence=self.evidence),
+        )
 
 
 def gaps_of(leads: NDArray[Any], width: float) -> Floats:

@@ -74,9 +74,10 @@ from dpgap.exact.parameters import (
 from dpgap.exact.reals import Flags, Floats, GridNoise, Integers, decide
 from dpgap.mechanisms.mechanism import Draw, Mechanism, Winners, require_threshold
 from dpgap.mechanisms.top_k import Tops, claims_of, named
+from dpgap.releases.detail import Detail, MechanismUsed, Promise
 from dpgap.releases.drawn import Above
 from dpgap.releases.plain import plain
-from dpgap.releases.release import AboveRelease, MechanismUsed, Promise
+from dpgap.releases.release import ItemsAbove
 
 
 class Stream(NamedTuple):
@@ -410,7 +411,7 @@ class Run(ProcessBound):
             if credit and not was_closed:
                 settle(self._reservation, self.cost, self._archived())
 
-    def _archived(self) -> AboveRelease | None:
+    def _archived(self) -> ItemsAbove | None:
         """All answers, for an account that archives; None if it does not."""
         reference = getattr(self._reservation, "reference", None)
         if reference is None:
@@ -418,7 +419,7 @@ class Run(ProcessBound):
         indices, branches, gaps = np.array(self._above, dtype=np.int64).reshape(-1, 3).T
         above = Above(indices, None, branches, gaps, self._used, self._processed)
         thresholds = tuple(self._thresholds) if self._has_thresholds else None
-        return self._mechanism.build(above, thresholds).paid_by(reference)
+        return self._mechanism.build(above, thresholds)._paid_by(reference)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -473,7 +474,7 @@ def _read_branches(name: str, value: object) -> int:
 
 @public
 @declared()
-class SparseVector(Mechanism[Stream, AboveRelease]):
+class SparseVector(Mechanism[Stream, ItemsAbove]):
     """Find the first k answers that are above a threshold, and by how much.
 
     Guarantee: pure ε-differential privacy of all output about the stream, including gaps.
@@ -677,7 +678,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         labels: Labels = None,
         max_answers: int | None = None,
         account: Account | None = None,
-    ) -> AboveRelease:
+    ) -> ItemsAbove:
         """Go through a whole list on secure exact noise, from first to last.
 
         The run stops after `max_answers` answers above; `remaining` is the ε that is left then.
@@ -765,7 +766,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         gaps: Floats = np.multiply(above.gaps, Grid(self.grid).width, dtype=np.float64)
         return gaps
 
-    def build(self, above: Above, thresholds: tuple[Fraction, ...] | None = None) -> AboveRelease:
+    def build(self, above: Above, thresholds: tuple[Fraction, ...] | None = None) -> ItemsAbove:
         """The release of what was drawn; `thresholds` are those of a run's questions."""
         winners = self.winners(above)
         gaps = winners.gaps
@@ -773,18 +774,20 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
             pairs = zip(thresholds, above.branches.tolist(), strict=True)
             offsets = [self.over(line).gap_offsets[branch - 1] for line, branch in pairs]
             gaps = self._raw_gaps(above) + np.array(offsets)
-        return AboveRelease(
+        return ItemsAbove(
+            cost=self.cost_of(above.used),
             indices=winners.indices,
             labels=winners.labels,
             gaps=gaps,
-            evidence=winners.evidence,
-            promise=winners.promise,
-            thresholds=thresholds,
             branch_of=above.branches,
-            cost=self.cost_of(above.used),
-            processed=above.processed,
-            errors=self.gap_errors,
-            mechanisms=(MechanismUsed.of(self),),
+            detail=Detail(
+                promise=winners.promise,
+                mechanisms=(MechanismUsed.of(self),),
+                evidence=winners.evidence,
+                gap_errors=self.gap_errors,
+                thresholds=thresholds,
+                processed=above.processed,
+            ),
         )
 
     def start(self, *, account: Account | None = None) -> Run:

@@ -21,7 +21,7 @@ from dataclasses import KW_ONLY, field
 from fractions import Fraction
 from functools import cache, partial
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -76,8 +76,9 @@ from dpgap.exact.reals import (
     exponential_bounds,
 )
 from dpgap.mechanisms.mechanism import Answers, Claims, Draw, Selecting, Winners, gaps_of
+from dpgap.releases.detail import MechanismUsed, Promise
 from dpgap.releases.drawn import Ranking
-from dpgap.releases.release import MaxRelease, MechanismUsed, Promise, TopKRelease
+from dpgap.releases.release import SelectedItems
 
 
 class OneByOne(NamedTuple):
@@ -307,7 +308,7 @@ def shift_of(index: int, falls: Vector, winners: Any, descent: Extremes) -> Scal
 
 @public
 @declared()
-class NoisyTopK(Selecting[Candidates, TopKRelease]):
+class NoisyTopK(Selecting[Candidates, SelectedItems]):
     """Find the k largest answers and the gaps between them.
 
     Answers are *monotonic* if one person can only move all of them up, or all of them down, as
@@ -345,7 +346,6 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
     noise: str = parameter(require_noise, default="exponential")
     grid: ExactOrNone = parameter(read_grid, default=None)
     law: RealLaw = derived(lambda self: law_for(self, self.k, self.noise))
-    _kind: ClassVar[type[TopKRelease]] = TopKRelease
 
     def run(self, answers: Vector, noise: Noise) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:
         """The algorithm: the k winning indices, and each winner's lead over the best loser.
@@ -427,18 +427,9 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
         somebody_lost = ranking.leads.size == self.k
         return ranked_winners(self, ranking, self.cost, somebody_lost=somebody_lost)
 
-    def build(self, ranking: Ranking) -> TopKRelease:
+    def build(self, ranking: Ranking) -> SelectedItems:
         """The release of what was drawn."""
-        winners = self.winners(ranking)
-        return self._kind(
-            cost=self.cost,
-            indices=winners.indices,
-            labels=winners.labels,
-            gaps=winners.gaps,
-            evidence=winners.evidence,
-            promise=winners.promise,
-            mechanisms=(MechanismUsed.of(self),),
-        )
+        return self.winners(ranking).released(MechanismUsed.of(self), self.cost)
 
 
 @public
@@ -467,14 +458,13 @@ class NoisyMax(NoisyTopK):
     """
 
     k: int = field(default=1, init=False)
-    _kind: ClassVar[type[TopKRelease]] = MaxRelease
 
     @errors_without_answers
     def release(
         self, answers: Answers, *, labels: Labels = None, account: Account | None = None
-    ) -> MaxRelease:
+    ) -> SelectedItems:
         """Select on secure exact noise: `answers`, `labels` and `account` as for `NoisyTopK`."""
-        return cast(MaxRelease, NoisyTopK.release(self, answers, labels=labels, account=account))
+        return NoisyTopK.release(self, answers, labels=labels, account=account)
 
 
 def draw_ranking(program: Ranked, candidates: Candidates, line: int | None = None) -> Draw[Ranking]:
