@@ -206,7 +206,7 @@ class Desk:
         megabytes = self.limit(visitor, data, "megabytes_a_day")
         quota = Quota(questions, megabytes * 10**6, data.megabytes * 10**6)
         slot = self.slot(data, form)
-        extra = {"desk": self.spool.id, "question": {"dataset": data.name, **form.said}}
+        extra = {"desk": self.spool.id, "question": {"dataset": data.name} | dict(form.fields)}
         account = Reserving(
             self.ledger, data.budget, slip=self._slip, extra=extra, heads=self.spool.heads
         ).of(visitor.name, key=ledger_key, joins=not form.fresh, quota=quota)
@@ -418,7 +418,7 @@ class Desk:
 
     def slot(self, data: ListedData, form: FilledForm) -> Slot:
         """The counts for a question, if it can be asked about this topic. All checks are public."""
-        topic = data.topics.get(form.said["topic"])
+        topic = data.topics.get(form.fields["topic"])
         if topic is None:
             raise Refused(422, "topic must be one that the data set lists")
         kind_of_all = None
@@ -470,7 +470,7 @@ def own_key(visitor: Visitor, key: str) -> str:
 def require_same(entry: Entry, data: ListedData, form: FilledForm) -> None:
     """Refuse a form if the entry with its key is of another question."""
     before = entry.extra.get("question", {})
-    is_same = before.get("dataset") == data.name and before.get("topic") == form.said["topic"]
+    is_same = before.get("dataset") == data.name and before.get("topic") == form.fields["topic"]
     if not is_same or FilledForm.read(before).question != form.question:
         raise KeyUsed(f"entry {entry.number} has the key of this request, and another question")
 
