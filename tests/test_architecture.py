@@ -155,6 +155,7 @@ def test_a_file_is_a_room_that_one_can_read() -> None:
 NEEDS_WHAT_MAY_BE_ABSENT = (
     "dpgap.budget.postgres",
     "dpgap.data.engines",
+    "dpgap.proof.checker.recording",
     "dpgap.proof.checker.symbolic",
     "dpgap.proof.every",
 )

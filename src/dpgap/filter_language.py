@@ -18,7 +18,8 @@ Text is read into a small tree of frozen values, and never passed on as text. Th
 
 Keywords may be written in any case. Only "and", "or", "not", "in", "true" and "false" cannot be
 the bare name of a column. "a between 1 and 2" is read as "a >= 1 and a <= 2". What filters mean,
-row by row, is in `dpgap.data.filtering`.
+row by row, is in `dpgap.data.filtering`. This file is not there: questions and documents have
+filters too, and may not import `dpgap.data`.
 """
 
 import re
@@ -160,13 +161,23 @@ class _Token(NamedTuple):
     at: int
 
 
+class _Subject(NamedTuple):
+    """What is compared: a column, and the form of its dates if they are text."""
+
+    column: str
+    form: str | None
+    at: int
+
+
 def tokens_of(text: str) -> Iterator[_Token]:
-    for found in _TOKEN.finditer(text):
-        kind, told, at = str(found.lastgroup), found[0], found.start()
-        if kind == "other":
-            raise error_at(text, at, _NO_TOKEN.get(told, _NO_NAME.format(told)))
-        if kind != "space":
-            yield _Token("keyword" if told.lower() in _KEYWORDS else kind, told, at)
+    for match in _TOKEN.finditer(text):
+        token = _Token(str(match.lastgroup), match[0], match.start())
+        if token.kind == "other":
+            raise error_at(text, token.at, _NO_TOKEN.get(token.text, _NO_NAME.format(token.text)))
+        if token.text.lower() in _KEYWORDS:
+            yield token._replace(kind="keyword")
+        elif token.kind != "space":
+            yield token
     yield _Token("end", "", len(text))
 
 
@@ -206,11 +217,15 @@ class _Reader:
         parts: list[Clause] = []
         while not parts or self._takes(word):
             part = self._joined("and") if word == "or" else self._single()
-            parts += part.parts if isinstance(part, Joined) and part.word == word else (part,)
+            if isinstance(part, Joined) and part.word == word:
+                parts += part.parts
+            else:
+                parts.append(part)
         return Joined(word, tuple(parts)) if len(parts) > 1 else parts[0]
 
     def _single(self) -> Clause:
-        at, is_not = self._next.at, self._takes("not")
+        at = self._next.at
+        is_not = self._takes("not")
         if not is_not and not self._takes("("):
             return self._comparison()
         if self._depth == _MAX_DEPTH:
@@ -224,55 +239,71 @@ class _Reader:
         return clause
 
     def _comparison(self) -> Clause:
-        at, (column, form) = self._next.at, self._subject()
-
-        def compared(sign: str, *literals: Literal) -> Comparison:
-            if sign in ORDERS and isinstance(literals[0], bool):
-                raise error_at(self._text, at, "true and false have no order: use = or !=")
-            return Comparison(column, sign, literals, at, form)
-
+        subject = self._subject()
         if self._next.kind == "sign":
-            return compared(_SIGNS[self._take().text], self._literal(form))
+            sign = _SIGNS[self._take().text]
+            return self._compared(subject, sign, self._literal(subject.form))
         if self._takes("is"):
             is_not = self._takes("not")
             self._require("null", "null" if is_not else "null, or not null")
-            return compared("is not null" if is_not else "is null")
+            return self._compared(subject, "is not null" if is_not else "is null")
         is_not = self._takes("not")
         if self._takes("between"):
-            low = self._literal(form)
-            self._require("and", "and")
-            high = self._literal(form)
-            if type(low) is not type(high):
-                raise error_at(self._text, at, "between needs two numbers, or two texts")
-            if is_not:
-                return Joined("or", (compared("<", low), compared(">", high)))
-            return Joined("and", (compared(">=", low), compared("<=", high)))
+            return self._between(subject, is_not=is_not)
         if self._takes("like"):
-            pattern_at, pattern = self._next.at, self._literal()
-            if form is not None or not isinstance(pattern, str):
-                why = "like compares a column with text, as in a like 'x%'"
-                raise error_at(self._text, at, why)
-            if not _LIKE.fullmatch(pattern):
-                why = r"in a pattern write \\ for \, and \% or \_ for % or _"
-                raise error_at(self._text, pattern_at, why)
-            return compared("not like" if is_not else "like", pattern)
+            pattern = self._pattern(subject)
+            return self._compared(subject, "not like" if is_not else "like", pattern)
         self._require("in", "in, between or like" if is_not else _A_COMPARISON)
-        return compared("not in" if is_not else "in", *self._list(form))
+        literals = self._list(subject.form)
+        return self._compared(subject, "not in" if is_not else "in", *literals)
 
-    def _subject(self) -> tuple[str, str | None]:
+    def _compared(self, subject: _Subject, sign: str, *literals: Literal) -> Comparison:
+        if sign in ORDERS and isinstance(literals[0], bool):
+            raise error_at(self._text, subject.at, "true and false have no order: use = or !=")
+        return Comparison(subject.column, sign, literals, subject.at, subject.form)
+
+    def _between(self, subject: _Subject, *, is_not: bool) -> Clause:
+        low = self._literal(subject.form)
+        self._require("and", "and")
+        high = self._literal(subject.form)
+        if type(low) is not type(high):
+            raise error_at(self._text, subject.at, "between needs two numbers, or two texts")
+        if is_not:
+            below = self._compared(subject, "<", low)
+            above = self._compared(subject, ">", high)
+            return Joined("or", (below, above))
+        from_low = self._compared(subject, ">=", low)
+        to_high = self._compared(subject, "<=", high)
+        return Joined("and", (from_low, to_high))
+
+    def _pattern(self, subject: _Subject) -> str:
+        """The pattern after "like"."""
+        at = self._next.at
+        pattern = self._literal()
+        if subject.form is not None or not isinstance(pattern, str):
+            why = "like compares a column with text, as in a like 'x%'"
+            raise error_at(self._text, subject.at, why)
+        if not _LIKE.fullmatch(pattern):
+            why = r"in a pattern write \\ for \, and \% or \_ for % or _"
+            raise error_at(self._text, at, why)
+        return pattern
+
+    def _subject(self) -> _Subject:
         """A column, and the form of its dates if it is written as day(column, form)."""
-        at, is_bare, column = self._next.at, self._next.kind == "word", self._column()
-        if not (is_bare and self._takes("(")):
-            return column, None
+        first = self._next
+        column = self._column()
+        if not (first.kind == "word" and self._takes("(")):
+            return _Subject(column, None, first.at)
         if column.lower() != "day":
-            raise error_at(self._text, at, _NO_FUNCTION)
+            raise error_at(self._text, first.at, _NO_FUNCTION)
         column = self._column()
         self._require(",", ", and the form of its dates, as in day(column, 'DD.MM.YYYY')")
-        at, form = self._next.at, self._literal()
+        form_at = self._next.at
+        form = self._literal()
         if not isinstance(form, str) or not is_form(form):
-            raise error_at(self._text, at, _A_FORM)
+            raise error_at(self._text, form_at, _A_FORM)
         self._require(")", ")")
-        return column, form
+        return _Subject(column, form, first.at)
 
     def _column(self) -> str:
         if self._next.kind == "name":
@@ -327,18 +358,22 @@ class _Reader:
         self._take()
         return True
 
-    def _require(self, keyword: str, what: str) -> None:
+    def _require(self, keyword: str, expected: str) -> None:
         if not self._takes(keyword):
-            raise self._expected(what)
+            raise self._expected(expected)
 
-    def _expected(self, what: str, hint: str = "") -> ValueError:
-        after = f" after {self._last.text[:_SHOWN]!r}" if self._last else ""
-        number = re.sub("(?s)[^0-9,+-].*", "", self._text[self._last.at if self._last else 0 :])
+    def _expected(self, expected: str, hint: str = "") -> ValueError:
+        after = ""
+        number_at = 0
+        if self._last is not None:
+            after = f" after {self._last.text[:_SHOWN]!r}"
+            number_at = self._last.at
+        number = re.sub("(?s)[^0-9,+-].*", "", self._text[number_at:])
         if self._next.text == "," and with_point(number):
             hint = f": write {with_point(number)}, as decimals have a point"
-        elif what == _A_COMPARISON and self._next.kind in ("word", "number"):
+        elif expected == _A_COMPARISON and self._next.kind in ("word", "number"):
             hint = "; put a name with a space or - in double quotes"
-        return error_at(self._text, self._next.at, f"expected {what}{after}{hint}")
+        return error_at(self._text, self._next.at, f"expected {expected}{after}{hint}")
 
 
 def parts_of_form(form: str) -> list[str]:
@@ -353,8 +388,8 @@ def parts_of_form(form: str) -> list[str]:
 def is_form(form: str) -> bool:
     """Whether a text is a date format: DD, MM and YYYY once each, no D, M, Y, h, m, s alone."""
     parts = parts_of_form(form)
-    is_whole = all(parts.count(each) == 1 for each in ("DD", "MM", "YYYY"))
-    return is_whole and len(form) <= _LONGEST_FORM and not {*"DMYhms"} & {*parts}
+    has_a_day = all(parts.count(part) == 1 for part in ("DD", "MM", "YYYY"))
+    return has_a_day and len(form) <= _LONGEST_FORM and not {*"DMYhms"} & {*parts}
 
 
 def _is_day(literal: str) -> bool:
@@ -379,7 +414,8 @@ def _number(token: _Token, text: str) -> Decimal:
 def error_at(text: str, at: int, why: str) -> ValueError:
     """An error that says what is wrong, and shows where."""
     first = max(0, at - _SHOWN)
-    line = "".join(each if each.isprintable() else " " for each in text[first : at + _SHOWN // 3])
+    letters = text[first : at + _SHOWN // 3]
+    line = "".join(letter if letter.isprintable() else " " for letter in letters)
     caret = " " * (at - first) + "^"
     return ValueError(f"where: at character {at + 1}, {why}\n  {line}\n  {caret}")
 

@@ -16,7 +16,7 @@ import pytest
 import dpgap
 from dpgap.exact import laws, reals
 from dpgap.mechanisms import top_k as top_k_kernel
-from dpgap.mechanisms.histogram import Wanted, best_of
+from dpgap.mechanisms.histogram import Cutoff, best_of
 from dpgap.mechanisms.top_k import top_draws
 from law_tests import sift
 
@@ -230,7 +230,7 @@ def test_a_sparse_vector_says_what_its_program_says_on_all_words(noise, width, m
 
 
 @pytest.mark.parametrize("width", [3, pytest.param(6, marks=pytest.mark.long)])
-@pytest.mark.parametrize("wanted", [Wanted(1, None), Wanted(2, 2), Wanted(None, 2)])
+@pytest.mark.parametrize("wanted", [Cutoff(1, None), Cutoff(2, 2), Cutoff(None, 2)])
 def test_a_histogram_says_what_its_program_says_on_all_words(wanted, width, monkeypatch):
     """Three answers: 2^9 draws, or 2^18 in `make long`; a word is a size."""
     shorten(monkeypatch, width)

@@ -21,8 +21,8 @@ from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import LAWS
 from dpgap.mechanisms.top_k import select
 from dpgap.proof import Violation
-from dpgap.proof.checker.proving import close
-from dpgap.proof.checker.symbolic import theorem
+from dpgap.proof.checker.provers import close
+from dpgap.proof.checker.recording import theorem
 
 ROUNDING = Fraction(1, 2**53)
 

@@ -68,7 +68,7 @@ def test_sparse_and_plain_streams_agree_in_law(noise: str, adaptive: bool, few: 
     kind = dpgap.AdaptiveSparseVector if adaptive else dpgap.SparseVector
     facts = {"monotonic": True, "noise": noise, **({"drain": True} if adaptive else {})}
     mechanism, wrong = kind(6, 2, 2, **facts), kind(6, 2, "1.4", **facts)
-    sparse = _sparse(mechanism, 1, few=few, shortest=7)
+    sparse = _sparse(mechanism, 1, clearing=few, shortest=7)
     plain, other = _dense(mechanism, 2), _dense(wrong, 3)
     for one, two in zip(sparse, plain, strict=True):
         assert homogeneous_p(one, two) > LEVEL

@@ -14,7 +14,7 @@ from dpgap.estimates.errors import COINS
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import GeometricNoise
 from dpgap.exact.reals import decide, scaled
-from dpgap.mechanisms.histogram import Wanted, best_of
+from dpgap.mechanisms.histogram import Cutoff, best_of
 from dpgap.mechanisms.top_k import top_draws
 from law_tests import LEVEL, homogeneous_p, tally_p
 from seams import quick_in, words_drawn
@@ -56,7 +56,7 @@ def test_the_kernel_returns_the_best_of_what_the_program_says(answers, k, line, 
     noisy = mechanism.run(answers, _SameNoise(seed, len(answers)))
     same = _SameNoise(seed, len(answers))
     with_coins = [(answer + n, c) for answer in answers for n, c in [same.with_coin(mechanism.law)]]
-    best = one_by_one(mechanism.law, np.array(answers), Wanted(k, line), InsecureSeededBits(seed))
+    best = one_by_one(mechanism.law, np.array(answers), Cutoff(k, line), InsecureSeededBits(seed))
     reached = sorted((value for value in noisy if line is None or value >= line), reverse=True)
     assert best.values.tolist() == reached[:k]
     assert [noisy[place] for place in best.groups.tolist()] == reached[:k]
@@ -72,7 +72,7 @@ def test_the_kernel_returns_the_best_of_what_the_program_says(answers, k, line, 
     seed=st.integers(0, 2**32),
 )
 def test_floats_and_exact_numbers_choose_alike(groups, k, line, seed):
-    law, wanted = GeometricNoise(dpgap.NoisyHistogram(1).law.scale), Wanted(k, line)
+    law, wanted = GeometricNoise(dpgap.NoisyHistogram(1).law.scale), Cutoff(k, line)
     values, sizes = np.array(list(groups)), np.array(list(groups.values()))
     original = GeometricNoise.quantile_bounds
 
@@ -96,7 +96,7 @@ def test_floats_and_exact_numbers_choose_alike(groups, k, line, seed):
     seed=st.integers(0, 2**32),
 )
 def test_one_by_one_exact_numbers_choose_what_floats_do(answers, k, seed):
-    law, wanted = dpgap.NoisyHistogram(1).law, Wanted(k, None)
+    law, wanted = dpgap.NoisyHistogram(1).law, Cutoff(k, None)
     bounds = GeometricNoise.quantile_bounds
 
     def vague(self, sums):
@@ -120,9 +120,9 @@ def _coins_beside(largest: int, *, grouped: bool) -> list[int]:
     for seed in range(60):
         bits = InsecureSeededBits(seed)
         if grouped:
-            best, _ = best_of(law, answers, np.array([1, 3]), Wanted(1, None), bits)
+            best, _ = best_of(law, answers, np.array([1, 3]), Cutoff(1, None), bits)
         else:
-            best = one_by_one(law, answers, Wanted(1, None), bits)
+            best = one_by_one(law, answers, Cutoff(1, None), bits)
         assert best.groups.tolist() == [0]
         assert best.loser is not None
         coins.append(best.loser[1])
@@ -158,7 +158,7 @@ TIED = [2, 1, 1, 1, 0]
 
 def test_one_by_one_the_winner_has_its_exact_law_ties_included():
     bits, law = InsecureSeededBits(1), dpgap.NoisyHistogram(1).law
-    found = [one_by_one(law, np.array(TIED), Wanted(1, None), bits) for _ in range(RUNS)]
+    found = [one_by_one(law, np.array(TIED), Cutoff(1, None), bits) for _ in range(RUNS)]
     samples = [(*best.groups.tolist(), *best.values.tolist()) for best in found]
     assert tally_p(samples, _winner_law(TIED, 1)) > LEVEL
     assert tally_p(samples, _winner_law(TIED, 2)) < LEVEL
@@ -170,7 +170,7 @@ def test_grouped_the_winner_has_the_same_law_and_no_group_is_favoured(line: int 
     values, sizes, starts = np.array([2, 1, 0]), np.array([1, 3, 1]), np.array([0, 1, 4])
     samples, by_group = [], []
     for _ in range(RUNS):
-        best, places = best_of(law, values, sizes, Wanted(1, line), bits)
+        best, places = best_of(law, values, sizes, Cutoff(1, line), bits)
         samples.append((int(starts[best.groups[0]] + places[0]), int(best.values[0])))
         # Had ties gone to the group that comes first, this one would have won.
         tied = best.loser is not None and best.loser[0] == best.values[0]
@@ -202,13 +202,13 @@ def test_grouped_and_one_by_one_agree_in_law(case: str):
     def grouped(reach: int, seed: int):
         law, bits = dpgap.NoisyHistogram(1, reach=reach).law, InsecureSeededBits(seed)
         for _ in range(RUNS):
-            best, places = best_of(law, values, sizes, Wanted(k, line), bits)
+            best, places = best_of(law, values, sizes, Cutoff(k, line), bits)
             yield seen(best, starts[best.groups] + places)
 
     law, bits = dpgap.NoisyHistogram(1, reach=2).law, InsecureSeededBits(4)
     plain = []
     for _ in range(RUNS):
-        best = one_by_one(law, np.repeat(values, sizes), Wanted(k, line), bits)
+        best = one_by_one(law, np.repeat(values, sizes), Cutoff(k, line), bits)
         plain.append(seen(best, best.groups))
     alike, other = list(grouped(2, 3)), list(grouped(3, 5))
     views = [lambda s: s[:2], lambda s: s[1:3], lambda s: s[2:]]
@@ -221,10 +221,10 @@ def test_a_trillion_absent_items_cost_nothing_and_may_win():
     law, bits = dpgap.NoisyHistogram(1).law, InsecureSeededBits(6)
     values, sizes = np.arange(500), np.full(500, 3)
     sizes[0] = 10**12
-    best, places = best_of(law, values, sizes, Wanted(10, None), bits)
+    best, places = best_of(law, values, sizes, Cutoff(10, None), bits)
     assert words_drawn(bits) < 20 * values.size
     assert best.values[0] > 490
-    alone, places = best_of(law, values[:1], sizes[:1], Wanted(10, None), bits)
+    alone, places = best_of(law, values[:1], sizes[:1], Cutoff(10, None), bits)
     assert 20 < alone.values[-1] <= alone.values[0] < 60
     assert len(set(places.tolist())) == 10
     assert places.max() > 10**10
@@ -232,7 +232,7 @@ def test_a_trillion_absent_items_cost_nothing_and_may_win():
 
 def test_where_noise_is_hardly_ever_there_the_ties_of_a_trillion_are_not_drawn():
     law, bits = dpgap.NoisyHistogram(60).law, InsecureSeededBits(7)
-    best, _ = best_of(law, np.array([0]), np.array([10**12]), Wanted(10, None), bits)
+    best, _ = best_of(law, np.array([0]), np.array([10**12]), Cutoff(10, None), bits)
     assert best.values.tolist() == [0] * 10
     assert best.loser[0] == 0
     assert words_drawn(bits) < 200
@@ -242,7 +242,7 @@ def test_how_many_reach_a_line_is_binomial():
     law, bits, size = dpgap.NoisyHistogram(1).law, InsecureSeededBits(8), 10**9
     chance = float(law.tail(20))
     found = [
-        best_of(law, np.array([0]), np.array([size]), Wanted(None, 20), bits)[0].values
+        best_of(law, np.array([0]), np.array([size]), Cutoff(None, 20), bits)[0].values
         for _ in range(2_000)
     ]
     assert all((values >= 20).all() for values in found)
@@ -256,6 +256,6 @@ def test_how_many_reach_a_line_is_binomial():
 def test_no_answers_at_all_return_nothing():
     nothing = np.empty(0, dtype=np.int64)
     law = dpgap.NoisyHistogram(1).law
-    best, places = best_of(law, nothing, nothing, Wanted(3, 15), InsecureSeededBits(1))
+    best, places = best_of(law, nothing, nothing, Cutoff(3, 15), InsecureSeededBits(1))
     assert best.values.size == places.size == 0
     assert best.loser is None

@@ -118,7 +118,7 @@ def test_no_class_is_looked_at_twice_where_bounds_tie(monkeypatch):
 
 def test_blocks_of_classes_one_after_the_other_choose_the_same():
     """Many small blocks draw other bits, so the law is compared: level 1e-6."""
-    sampled = Sampled("few", 4_000, few=0, block=2)
+    sampled = Sampled("few", 4_000, small=0, block=2)
     assert sampled.p_value(1.0) > LEVEL
     assert sampled.p_value(1.3) < LEVEL
 
@@ -202,12 +202,12 @@ def test_winners_and_leads_follow_the_exact_law_and_no_class_is_miscounted(case:
 @pytest.mark.long
 @pytest.mark.parametrize("case", LAWS)
 def test_so_they_do_run_by_run_with_certain_losers_left_out(case: str):
-    _require_law_of_classes(case, few=0)
+    _require_law_of_classes(case, small=0)
 
 
 @pytest.mark.parametrize("case", quick_in(LAWS, {"ties at the border"}))
 def test_a_few_runs_with_certain_losers_left_out_follow_the_law(case: str):
-    sampled = Sampled(case, 4_000, few=0)
+    sampled = Sampled(case, 4_000, small=0)
     assert sampled.p_value(1.0) > LEVEL
     assert sampled.p_value(1.3) < LEVEL
 

@@ -11,7 +11,7 @@ import dpgap
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.estimates.errors import HistogramError, MeasurementError
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.mechanisms.histogram import Wanted
+from dpgap.mechanisms.histogram import Cutoff
 from dpgap.question import Neighbours, Question
 from law_tests import LEVEL
 from seams import FailingBits, SpyAccount, WatchedBits, bits_are
@@ -54,38 +54,38 @@ def test_noise_grows_with_reach_and_sensitivity_in_whole_steps_of_the_grid():
 def test_the_largest_are_returned_with_the_line_and_what_values_may_be_off_by():
     mechanism = dpgap.NoisyHistogram(1000)
     answers, names = [5, 90, 7, 70], ["fig", "pea", "oat", "rye"]
-    drawn = mechanism.draw_paid(mechanism.prepare(answers, names, Wanted(2)), Wanted(2))
+    drawn = mechanism.draw_paid(mechanism.prepare(answers, names, Cutoff(2)), Cutoff(2))
     assert drawn.indices.tolist() == [1, 3]
     assert drawn.labels == ("pea", "rye")
     assert drawn.values.tolist() == [90, 70]
     assert drawn.line == 7
     error = mechanism.error_of(drawn)
     assert (error.line, error.law, error.whole_coin) == (7, mechanism.law, drawn.coin)
-    above = mechanism.draw_paid(mechanism.prepare(answers, names), Wanted(line=7))
+    above = mechanism.draw_paid(mechanism.prepare(answers, names), Cutoff(line=7))
     assert (above.labels, above.line) == (("pea", "rye", "oat"), 7)
     assert mechanism.error_of(above) == HistogramError(mechanism.law, Fraction(1), 7, 0)
-    both = mechanism.draw_paid(mechanism.prepare(answers, names), Wanted(1, 6))
+    both = mechanism.draw_paid(mechanism.prepare(answers, names), Cutoff(1, 6))
     assert (both.labels, both.line) == (("pea",), 70)
-    fewer = mechanism.draw_paid(mechanism.prepare(answers, names), Wanted(3, 60))
+    fewer = mechanism.draw_paid(mechanism.prepare(answers, names), Cutoff(3, 60))
     assert (fewer.labels, fewer.line) == (("pea", "rye"), 60)
-    everything = mechanism.draw_paid(mechanism.prepare(answers, names), Wanted(4))
+    everything = mechanism.draw_paid(mechanism.prepare(answers, names), Cutoff(4))
     assert everything.line is None
     assert type(mechanism.error_of(everything)) is MeasurementError
 
 
 def test_a_grid_is_undone_in_values_and_in_the_line():
     mechanism = dpgap.NoisyHistogram(1000, grid="1/4")
-    drawn = mechanism.draw_paid(mechanism.prepare([1.25, 8.5, 3.0], None), Wanted(1))
+    drawn = mechanism.draw_paid(mechanism.prepare([1.25, 8.5, 3.0], None), Cutoff(1))
     values = mechanism.lengths(drawn)
     assert (values.tolist(), drawn.line) == ([8.5], 12)
     assert mechanism.error_of(drawn).ends(values, 0.95, 0.0).tolist() == [[8.5, 8.5]]
-    assert mechanism.draw_paid(mechanism.prepare([1.25, 8.5], None), Wanted(line=8)).line == 8
+    assert mechanism.draw_paid(mechanism.prepare([1.25, 8.5], None), Cutoff(line=8)).line == 8
 
 
 def test_counts_of_a_table_are_picked_from_by_groups_and_looked_up():
     mechanism = dpgap.NoisyHistogram(1000)
     counts = _counts([3, 500, 3, 80], size=10**12)
-    drawn = mechanism.draw_paid(mechanism.prepare(counts, None, Wanted(2)), Wanted(2))
+    drawn = mechanism.draw_paid(mechanism.prepare(counts, None, Cutoff(2)), Cutoff(2))
     assert drawn.indices.tolist() == [1, 3]
     assert drawn.labels == (1, 3)
     assert drawn.line == 3
@@ -112,8 +112,8 @@ def test_an_item_of_one_unit_shows_with_the_exact_chance_of_at_most_delta(reach:
     line, alone = mechanism.line_for("0.01"), np.ones(400_000, dtype=np.int64)
 
     def seen(line: int) -> int:
-        candidates = mechanism.prepare(alone, None, Wanted(line=line))
-        return mechanism.draw_paid(candidates, Wanted(line=line)).values.size
+        candidates = mechanism.prepare(alone, None, Cutoff(line=line))
+        return mechanism.draw_paid(candidates, Cutoff(line=line)).values.size
 
     def p_value(seen: int, line: int) -> float:
         return float(stats.binomtest(seen, items, float(mechanism.law.tail(line - 1))).pvalue)
@@ -131,17 +131,17 @@ def test_items_that_are_only_those_present_need_a_line_for_their_delta():
     mechanism = dpgap.NoisyHistogram(1)
     unknown = _counts([900, 1], unknown=True)
     with pytest.raises(ValueError, match="delta must be given"):
-        mechanism.prepare(unknown, None, Wanted(line=50))
+        mechanism.prepare(unknown, None, Cutoff(line=50))
     for line in (None, 14):
         with pytest.raises(ValueError, match="threshold must be at least 15 for this delta"):
-            mechanism.prepare(unknown, None, Wanted(5, line), "1e-6")
-    wanted = Wanted(5, 15)
+            mechanism.prepare(unknown, None, Cutoff(5, line), "1e-6")
+    wanted = Cutoff(5, 15)
     drawn = mechanism.draw_paid(mechanism.prepare(unknown, None, wanted, "1e-6"), wanted)
     assert (drawn.indices.tolist(), drawn.line) == ([-1], 15)
 
 
 def test_a_table_in_which_nobody_is_present_answers_like_any_other():
-    mechanism, wanted = dpgap.NoisyHistogram(1), Wanted(5, 15)
+    mechanism, wanted = dpgap.NoisyHistogram(1), Cutoff(5, 15)
     nobody = mechanism.prepare(_counts([], unknown=True), None, wanted, "1e-6")
     assert mechanism.draw_paid(nobody, wanted).values.size == 0
 
@@ -149,16 +149,16 @@ def test_a_table_in_which_nobody_is_present_answers_like_any_other():
 def test_what_would_return_too_many_empty_items_is_refused_by_public_facts():
     mechanism = dpgap.NoisyHistogram(1)
     for counts in (_counts([7], size=10**12), _counts([5_000] * 40, size=10**12)):
-        for wanted in (Wanted(line=13), Wanted(), Wanted(10**7), Wanted(10**7, -5)):
+        for wanted in (Cutoff(line=13), Cutoff(), Cutoff(10**7), Cutoff(10**7, -5)):
             with pytest.raises(ValueError, match="threshold must be larger, or k stated"):
                 mechanism.prepare(counts, None, wanted)
-        mechanism.prepare(counts, None, Wanted(line=14))
-        mechanism.prepare(counts, None, Wanted(100, 13))
+        mechanism.prepare(counts, None, Cutoff(line=14))
+        mechanism.prepare(counts, None, Cutoff(100, 13))
 
 
 def test_answers_that_contradict_the_claims_are_refused():
     mechanism = dpgap.NoisyHistogram(1, reach=2)
-    release, prepare = mechanism.release, lambda counts: mechanism.prepare(counts, None, Wanted(1))
+    release, prepare = mechanism.release, lambda counts: mechanism.prepare(counts, None, Cutoff(1))
     for ask in (release, prepare):
         with pytest.raises(ValueError, match="reach must be at least that of the answers, 3"):
             ask(_counts([1, 2], reach=3))
@@ -190,7 +190,7 @@ def test_bad_questions_are_named_before_anything_is_drawn():
         with pytest.raises(ValueError, match="delta must lie strictly between 0 and 1"):
             mechanism.line_for(delta)
     with pytest.raises(ValueError, match="threshold must lie within"):
-        mechanism.prepare([1, 2], None, Wanted(line=10**30))
+        mechanism.prepare([1, 2], None, Cutoff(line=10**30))
 
 
 def test_the_account_is_charged_before_noise_is_drawn_and_keeps_the_charge_if_drawing_fails():

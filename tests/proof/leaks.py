@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 
 from dpgap.mechanisms import histogram as histogram_kernel
-from dpgap.mechanisms.histogram import NoisyHistogram, Wanted
+from dpgap.mechanisms.histogram import Cutoff, NoisyHistogram
 from dpgap.releases import drawn
 
 Function = Callable[[list[int]], Any]
@@ -26,7 +26,7 @@ HISTOGRAM = NoisyHistogram(1)
 
 def best_of_histogram(answers: list[int]) -> Any:
     """The largest count that is read off a histogram, and what it may be off by."""
-    read_off = HISTOGRAM.draw_paid(HISTOGRAM.prepare(np.array(answers), None), Wanted(1))
+    read_off = HISTOGRAM.draw_paid(HISTOGRAM.prepare(np.array(answers), None), Cutoff(1))
     return read_off.indices, read_off.values, HISTOGRAM.error_of(read_off)
 
 

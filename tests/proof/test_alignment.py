@@ -20,7 +20,7 @@ from dpgap.proof import (
     prove,
     replay,
 )
-from dpgap.proof.checker.alignment import find_cycle
+from dpgap.proof.checker.cycles import find_cycle
 from dpgap.proof.checker.proving import search
 
 UNIT = LaplaceNoise(Fraction(1))

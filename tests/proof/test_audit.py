@@ -11,7 +11,7 @@ from dpgap.exact.bits import InsecureSeededBits
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.top_k import NoisyMax
 from dpgap.proof import audit
-from dpgap.proof.auditing.searching import LEVEL, lower_bound
+from dpgap.proof.auditing.chances import LEVEL, lower_bound
 from dpgap.proof.cases import DOCUMENT, PROGRAM, AuditCase, audit_shipped, audited, mechanisms
 from seams import bits_are
 

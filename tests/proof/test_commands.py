@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from dpgap import how_to_get
 from dpgap.cli import proofs
 from dpgap.cli.main import app
-from dpgap.proof.auditing.searching import Audit
+from dpgap.proof.auditing.chances import Audit
 
 
 def call(*arguments):

@@ -9,7 +9,7 @@ from faults import with_scales
 import dpgap
 from dpgap.proof import Violation, prove
 from dpgap.proof.cases import cases
-from dpgap.proof.checker.proving import (
+from dpgap.proof.checker.unknown_items import (
     chance_to_reach,
     check_lone_items,
     require_delta,

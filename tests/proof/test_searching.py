@@ -22,26 +22,18 @@ from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.proof import BadProgram, audit
-from dpgap.proof.auditing.calling import Calls, decision_levels, pairs
-from dpgap.proof.auditing.outputs import (
-    AMBIGUOUS,
-    Codes,
-    OutputPart,
-    Outputs,
-    leaves,
-    lowest_bit,
-    parts_of,
-)
-from dpgap.proof.auditing.searching import (
+from dpgap.proof.auditing.calling import Calls
+from dpgap.proof.auditing.chances import lower_bound, p_value, upper_chance
+from dpgap.proof.auditing.events import (
     AT_LEAST,
     AT_MOST,
     IS,
     Clause,
     OutputEvent,
-    lower_bound,
-    p_value,
-    upper_chance,
 )
+from dpgap.proof.auditing.neighbours import decision_levels, pairs
+from dpgap.proof.auditing.outputs import AMBIGUOUS, Codes, Outputs, leaves
+from dpgap.proof.auditing.parts import OutputPart, lowest_bit, parts_of
 from dpgap.proof.cases import mechanisms
 from dpgap.proof.mutants import MUTANT, catalogue
 from seams import bits_are, quick_in
@@ -411,7 +403,7 @@ def test_nothing_is_called_if_it_cannot_be_judged(monkeypatch):
         raise ImportError("made for another NumPy")
 
     called = []
-    monkeypatch.setattr("dpgap.proof.auditing.searching.import_module", fails)
+    monkeypatch.setattr("dpgap.proof.auditing.chances.import_module", fails)
     with pytest.raises(ModuleNotFoundError, match="audits need SciPy"):
         audit(lambda answers: called.append(answers), epsilon=1)
     assert not called

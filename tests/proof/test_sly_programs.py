@@ -32,7 +32,7 @@ import dpgap
 from dpgap.exact.laws import GeometricNoise, StaircaseNoise
 from dpgap.exact.shells import CubeNoise
 from dpgap.proof import BadProgram, ExponentialNoise, LaplaceNoise, Stepwise, prove, prove_every
-from dpgap.proof.checker.numbers import Stop
+from dpgap.proof.checker.programs import Stop
 
 TEN = LaplaceNoise(Fraction(10))
 _kept = []

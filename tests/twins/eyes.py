@@ -68,7 +68,7 @@ def shown(
         (ranks, bits.asked),
         diary_of(account),
         order,
-        release.to_dict().get("made"),
+        release._to_dict().get("made"),
     )
 
 
@@ -99,7 +99,7 @@ def ranks_of(answers: Any, winners: int) -> list[tuple[int, int]]:
 
 def document_of(release: Any) -> dict[str, Any]:
     """The document, but for its time and for where the table is."""
-    return _placeless(release.to_dict())
+    return _placeless(release._to_dict())
 
 
 def _placeless(document: dict[str, Any]) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def in_one(side: Shown) -> Iterator[str]:
     if kind != "settle":
         yield f"the ledger is told last: {kind}"
         return
-    cost = document.get("spent", document["epsilon"])
+    cost = document["cost"]["epsilon"]
     if exact_text(told[0]) != cost:
         yield f"the ledger is told of another cost, {told[0]} instead of {cost}"
     if told[1] is not None:

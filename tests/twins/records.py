@@ -29,10 +29,10 @@ _PLAIN = [
 ]
 _ARITHMETIC = (
     "dpgap.exact",
+    "dpgap.budget.cost",
     "dpgap.mechanisms",
     "dpgap.estimates",
     "dpgap.pipelines.best",
-    "dpgap.pipelines.look_first",
     "dpgap.pipelines.look_first",
     "dpgap.releases.release",
     "dpgap.releases.plain",

@@ -220,7 +220,7 @@ def audit(audited: Audited, name: Name = None, json: JSON = False) -> None:
     This takes a quarter of an hour on two cores; NoisyMax alone takes two minutes. Or audit your
     own in the same way: `dpgap audit package.module:function --epsilon 1`.
     """
-    from dpgap.proof.auditing.searching import require_scipy
+    from dpgap.proof.auditing.chances import require_scipy
 
     require_scipy()
     if is_address(name, audited) and name is not None:

@@ -43,18 +43,19 @@ from dpgap.exact.parameters import (
 )
 from dpgap.exact.reals import Integers, Real, decide, scaled
 from dpgap.mechanisms.joint import by_value
-from dpgap.mechanisms.measuring import Measuring
+from dpgap.mechanisms.measuring import ValueMechanism
 from dpgap.mechanisms.mechanism import Answers
 from dpgap.mechanisms.top_k import Candidates, Tops, as_candidates, in_order, places_of
 from dpgap.question import Neighbours
+from dpgap.releases.detail import Promise
 from dpgap.releases.drawn import ReadOff, Values
-from dpgap.releases.release import MeasuredValues, Promise
+from dpgap.releases.release import MeasuredValues
 
 MOST_RETURNED = 10**6
 """The most empty items (true count 0) that may be expected in a release."""
 
 
-class Wanted(NamedTuple):
+class Cutoff(NamedTuple):
     """Which noisy answers are released: at most k (None: any number), from a line on (or None)."""
 
     k: int | None = None
@@ -62,12 +63,12 @@ class Wanted(NamedTuple):
     """The threshold in whole steps; a noisy answer on the line is released."""
 
 
-EVERYTHING = Wanted()
+EVERYTHING = Cutoff()
 
 
 @public
 @declared()
-class NoisyHistogram(Measuring):
+class NoisyHistogram(ValueMechanism):
     """Release all answers with noise, if one person can move only a few of them.
 
     If each person has one answer, or one row, the reach is 1. Guarantee: pure ε-differential
@@ -127,7 +128,7 @@ class NoisyHistogram(Measuring):
             self._require_facts(values)
         return Grid(self.grid).steps(array_of(values, sensitivity=self.sensitivity), "values")
 
-    def _made(self, prepared: Integers) -> MeasuredValues:
+    def _draw_and_build(self, prepared: Integers) -> MeasuredValues:
         return self.build(Values(prepared + self.draws(prepared.size, 1, secure_bits())[0]))
 
     def draws(self, count: int, runs: int, bits: Bits) -> Integers:
@@ -160,24 +161,24 @@ class NoisyHistogram(Measuring):
         self,
         answers: Answers,
         labels: Labels,
-        wanted: Wanted = EVERYTHING,
+        cutoff: Cutoff = EVERYTHING,
         delta: Rational | None = None,
     ) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged.
 
-        `draw_paid` must get the same `wanted`. Answers that count only items that occur (`unknown`)
+        `draw_paid` must get the same `cutoff`. Answers that count only items that occur (`unknown`)
         need a threshold of at least `line_for(delta)`.
         """
-        if abs(wanted.line or 0) > MAX_STEPS:
+        if abs(cutoff.line or 0) > MAX_STEPS:
             raise ValueError("threshold must lie within ±2^60 grid steps")
         if isinstance(answers, PrivateCounts):
             self._require_facts(answers, labelled=labels is not None)
             if answers.unknown:
-                self._require_line(wanted, delta)
+                self._require_line(cutoff, delta)
                 return as_candidates(answers, None, Grid(self.grid))
-        found = as_candidates(answers, labels, Grid(self.grid))
-        self._require_few(found.size, wanted)
-        return found
+        candidates = as_candidates(answers, labels, Grid(self.grid))
+        self._require_few(candidates.size, cutoff)
+        return candidates
 
     def _require_facts(self, answers: PrivateCounts, *, labelled: bool = False) -> None:
         """Refuse answers that contradict the claims of this mechanism."""
@@ -189,62 +190,52 @@ class NoisyHistogram(Measuring):
                 "neighbours must be 'add-or-remove' for a noisy histogram: a unit that is "
                 "replaced moves twice as many answers"
             )
-        if self.reach < (reach := require_reach(answers)):
+        reach = require_reach(answers)
+        if self.reach < reach:
             raise ValueError(
                 f"reach must be at least that of the answers, {reach}, not {self.reach}"
             )
 
-    def _require_line(self, wanted: Wanted, delta: Rational | None) -> None:
+    def _require_line(self, cutoff: Cutoff, delta: Rational | None) -> None:
         if delta is None:
             raise ValueError("delta must be given if only items that occur are counted")
-        least = self.line_for(delta)
-        if wanted.line is None or wanted.line < least:
-            step = Grid(self.grid).step
-            raise ValueError(f"threshold must be at least {least * step} for this delta")
+        lowest = self.line_for(delta)
+        if cutoff.line is None or cutoff.line < lowest:
+            threshold = lowest * Grid(self.grid).step
+            raise ValueError(f"threshold must be at least {threshold} for this delta")
 
-    def _require_few(self, size: int, wanted: Wanted) -> None:
+    def _require_few(self, size: int, cutoff: Cutoff) -> None:
         """Refuse a question that would return too many empty items, by public facts only."""
         expected = float(size)
-        if wanted.line is not None:
-            expected *= float(self.law_in_steps.tail(wanted.line))
-        if wanted.k is not None:
-            expected = min(expected, wanted.k)
+        if cutoff.line is not None:
+            expected *= float(self.law_in_steps.tail(cutoff.line))
+        if cutoff.k is not None:
+            expected = min(expected, cutoff.k)
         if expected > MOST_RETURNED:
             raise ValueError(
                 f"threshold must be larger, or k stated: about {expected:.1e} items that nobody "
                 f"has would be returned, and at most {MOST_RETURNED:,} are accepted"
             )
 
-    def draw_paid(self, candidates: Candidates, wanted: Wanted = EVERYTHING) -> ReadOff:
-        """The wanted noisy answers, the largest first; the caller has paid."""
-        bits, found = secure_bits(), by_value(candidates)
-        answers, sizes = found.private_answers, found.groups.sizes
-        best, places = best_of(self.law_in_steps, answers, sizes, wanted, bits)
-        indices, labels = found.find(best.groups, places)
-        line, coin = best.loser or (wanted.line, None if wanted.line is None else 0)
-        return ReadOff(indices, labels, best.values, line, coin)
+    def draw_paid(self, candidates: Candidates, cutoff: Cutoff = EVERYTHING) -> ReadOff:
+        """The noisy answers from the cutoff on, the largest first; the caller has paid."""
+        bits = secure_bits()
+        grouped = by_value(candidates)
+        answers = grouped.private_answers
+        best, places = best_of(self.law_in_steps, answers, grouped.groups.sizes, cutoff, bits)
+        members = grouped.find(best.groups, places)
+        line = cutoff.line
+        coin = None if line is None else 0
+        if best.loser is not None:
+            line, coin = best.loser
+        return ReadOff(members.positions, members.labels, best.values, line, coin)
 
-    def error_of(self, drawn: ReadOff) -> MeasurementError | HistogramError:
+    def error_of(self, read_off: ReadOff) -> MeasurementError | HistogramError:
         """The error of values, given that they were selected from all noisy answers."""
-        if drawn.line is None:
+        if read_off.line is None:
             return self.error()
-        return HistogramError(self.law_in_steps, Grid(self.grid).step, drawn.line, drawn.coin)
-
-
-# --------------------------------------------------------------------------------------------------
-# The kernel: the best of a noisy histogram, without drawing answers that cannot be among them.
-#
-# All noisy answers together are private, so any choice of them costs nothing more: the best k, all
-# that reach a line, or both. Noisy answers are whole numbers, and tie. Coins that are independent
-# of the noise break ties (`dpgap.exact.laws` says where they come from). So the choice among tied
-# answers reveals nothing about the true answers.
-#
-# Noisy answers with their coins are real numbers, enclosed by floats. If floats overlap, decimals
-# and further bits decide, for the few answers concerned.
-#
-# **Only whole numbers leave.** The low bits of a float that was computed from a true answer can
-# reveal this answer. So floats only decide floors, and the floors are returned: noisy answers in
-# steps, and the best loser's coin in 2^24ths.
+        step = Grid(self.grid).step
+        return HistogramError(self.law_in_steps, step, read_off.line, read_off.coin)
 
 
 class Best(NamedTuple):
@@ -260,17 +251,32 @@ class Best(NamedTuple):
 
 
 def best_of(
-    law: GeometricNoise, values: Integers, sizes: Integers, wanted: Wanted, bits: Bits
+    law: GeometricNoise, values: Integers, sizes: Integers, cutoff: Cutoff, bits: Bits
 ) -> tuple[Best, Integers]:
-    """Add noise to every answer, in steps; return the wanted ones, and their indices in groups.
+    """Add noise to every answer, in steps; return those of the cutoff, and their indices in groups.
 
-    Answers are given as values, with the number of answers that have each value.
+    Answers are given as values, with the number of answers that have each value. Answers that
+    cannot be among the best are not drawn.
+
+    All noisy answers together are private, so any choice of them costs nothing more: the best k,
+    all that reach a line, or both. Noisy answers are whole numbers, and tie. Coins that are
+    independent of the noise break ties (`dpgap.exact.laws` says where they come from). So the
+    choice among tied answers reveals nothing about the true answers.
+
+    Noisy answers with their coins are real numbers, enclosed by floats. If floats overlap, decimals
+    and further bits decide, for the few answers concerned.
+
+    **Only whole numbers leave.** The low bits of a float that was computed from a true answer can
+    reveal this answer. So floats only decide floors, and the floors are returned: noisy answers in
+    steps, and the best loser's coin in 2^24ths.
     """
     if not values.size:
         return Best(values, values, None), values
-    most = int(sizes.sum()) if wanted.k is None else wanted.k
-    tops = Tops(law, most, values, sizes, bits, wanted.line)
-    best = _Contenders(tops, values).best(int(values.max()), wanted, bits)
+    k = cutoff.k
+    if k is None:
+        k = int(sizes.sum())
+    tops = Tops(law, k, values, sizes, bits, cutoff.line)
+    best = _Contenders(tops, values).best(int(values.max()), cutoff, bits)
     groups = tops.groups[best.groups]
     return best._replace(groups=groups), places_of(groups, sizes, bits)
 
@@ -279,55 +285,66 @@ class _Contenders:
     """Noisy answers with coins, minus an origin: enclosed by floats, and exact on demand."""
 
     def __init__(self, tops: Tops, values: Integers) -> None:
-        self._answers, self._low, self._high = values[tops.groups], tops.low, tops.high
+        self._answers = values[tops.groups]
+        self._low = tops.low
+        self._high = tops.high
         self._exact = cache(lambda: list(tops.exact()))
 
     __repr__ = redacted_repr
 
-    def best(self, origin: int, wanted: Wanted, bits: Bits) -> Best:
-        """The wanted noisy answers, and the best of the others."""
-        if wanted.k is None or not self._low.size:
-            return self._all(origin, wanted.line, bits)
-        order = self._order(min(wanted.k + 1, self._low.size))  # with the best loser
+    def best(self, origin: int, cutoff: Cutoff, bits: Bits) -> Best:
+        """The noisy answers of the cutoff, and the best of the others."""
+        if cutoff.k is None or not self._low.size:
+            return self._all(origin, cutoff.line, bits)
+        order = self._order(min(cutoff.k + 1, self._low.size))  # with the best loser
         values = self._values(order, origin)
-        reached = values.size if wanted.line is None else int((values >= wanted.line).sum())
-        taken = min(wanted.k, reached)
-        loser = self._loser(int(order[taken]), origin) if taken < reached else None
-        return Best(order[:taken].copy(), values[:taken].copy(), loser)
+        reaching = _count_from(values, cutoff.line)
+        count = min(cutoff.k, reaching)
+        loser = None
+        if count < reaching:
+            loser = self._loser(int(order[count]), origin)
+        return Best(order[:count].copy(), values[:count].copy(), loser)
 
     def _all(self, origin: int, line: int | None, bits: Bits) -> Best:
         """All answers; if no tied answer is left out, fresh coins do, and are much cheaper."""
         values = self._values(np.arange(self._low.size), origin)
         order = np.lexsort((bits.distinct(values.size, values.size), -values))
         values = values[order]
-        taken = values.size if line is None else int((values >= line).sum())
-        return Best(order[:taken].copy(), values[:taken].copy(), None)
+        count = _count_from(values, line)
+        return Best(order[:count].copy(), values[:count].copy(), None)
 
     def _order(self, need: int) -> Integers:
         """The indices of the `need` largest, in order. If floats overlap, exact numbers decide."""
         order, _, _, certain = in_order(self._low[None], self._high[None], need)
         if not certain[0]:
-            reals = [*map(Real, self._answers.tolist(), self._exact())]
+            reals = list(map(Real, self._answers.tolist(), self._exact()))
             order[0] = sorted(range(len(reals)), key=reals.__getitem__, reverse=True)[:need]
         return order.ravel()
 
     def _values(self, order: Integers, origin: int) -> Integers:
         """Noisy answers without their coins."""
-        low, high = np.floor(self._low[order]), np.floor(self._high[order])
-        open_ones = np.flatnonzero(low != high)
-        low[open_ones] = 0
+        low = np.floor(self._low[order])
+        high = np.floor(self._high[order])
+        undecided = np.flatnonzero(low != high)
+        low[undecided] = 0
         values: Integers = origin + low.astype(np.int64)
-        for at in open_ones.tolist():
-            noise = decide(self._exact()[order[at]], math.floor)
-            values[at] = int(self._answers[order[at]]) + noise
+        for rank in undecided.tolist():
+            index = order[rank]
+            noise = decide(self._exact()[index], math.floor)
+            values[rank] = int(self._answers[index]) + noise
         return values
 
-    def _loser(self, at: int, origin: int) -> tuple[int, int]:
+    def _loser(self, index: int, origin: int) -> tuple[int, int]:
         """A noisy answer and its coin, rounded down together; floats only decide the floor."""
-        low, high = np.floor(self._low[at] * COINS), np.floor(self._high[at] * COINS)
-        if low == high:
-            whole = origin * COINS + int(low)
-        else:
-            noise = decide(scaled(COINS, self._exact()[at]), math.floor)
-            whole = int(self._answers[at]) * COINS + noise
-        return divmod(whole, COINS)
+        low = np.floor(self._low[index] * COINS)
+        if low == np.floor(self._high[index] * COINS):
+            return divmod(origin * COINS + int(low), COINS)
+        noise: int = decide(scaled(COINS, self._exact()[index]), math.floor)
+        return divmod(int(self._answers[index]) * COINS + noise, COINS)
+
+
+def _count_from(values: Integers, line: int | None) -> int:
+    """How many values reach the line; without a line, all do."""
+    if line is None:
+        return values.size
+    return int((values >= line).sum())

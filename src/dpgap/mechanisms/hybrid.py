@@ -50,43 +50,37 @@ from dpgap.mechanisms.top_k import (
     ranked_winners,
     shift_of,
 )
+from dpgap.releases.detail import MechanismUsed
 from dpgap.releases.drawn import Ranking
-from dpgap.releases.release import HybridRelease, MechanismUsed
-
-# --------------------------------------------------------------------------------------------------
-# How high a public line must be, so that an item of only one unit is not shown.
-#
-# If items are not known beforehand, one unit may have items that nobody else has. Each counts at
-# most Δ, the sensitivity. It is shown only if its noisy answer is above the noisy line. With the
-# line at T and exponential noise of scale b on both, the chance of this is ½·e^(−(T − Δ)/b). For
-# `reach` items it is at most `reach` times as large. All chances are rounded up.
-
+from dpgap.releases.release import SelectedItems
 
 _DIGITS = 400
-_LEAST = Fraction(1, 10**_DIGITS)
+_SMALLEST_CHANCE = Fraction(1, 10**_DIGITS)
 """The least chance that is stated: a smaller one would need too many digits."""
 
 
 def chance_above(distance: Fraction, scale: Fraction, reach: int) -> Fraction:
     """An upper bound of the chance that any of `reach` items passes a line this far above it.
 
+    If items are not known beforehand, one unit may have items that nobody else has. Each counts at
+    most Δ, the sensitivity. It is shown only if its noisy answer is above the noisy line. With the
+    line at T and exponential noise of scale b on both, the chance of this is ½·e^(−(T − Δ)/b). For
+    `reach` items it is at most `reach` times as large. All chances are rounded up.
+
     >>> f"{float(chance_above(Fraction(10), Fraction(1), 1)):.4g}"
     '2.27e-05'
     """
     if distance < 0:
         return Fraction(1)
-    _, most = falling(distance / scale, _DIGITS)
+    _, power = falling(distance / scale, _DIGITS)
     up = Context(prec=20, rounding=ROUND_CEILING, traps=[])
-    chance = Fraction(as_decimal(max(reach * most / 2, _LEAST), up))
-    return min(chance, Fraction(1))
-
-
-# --------------------------------------------------------------------------------------------------
+    chance = max(reach * power / 2, _SMALLEST_CHANCE)
+    return min(Fraction(as_decimal(chance, up)), Fraction(1))
 
 
 @public
 @declared()
-class HybridTopK(Selecting[Candidates, HybridRelease]):
+class HybridTopK(Selecting[Candidates, SelectedItems]):
     """Find the k largest answers that are above a public threshold, and the gaps between them.
 
     A pseudo-answer at the threshold competes with the answers, with exponential noise of the same
@@ -140,9 +134,13 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
     def in_steps(self) -> "HybridTopK":
         """The same mechanism, for answers in whole grid steps."""
         grid = Grid(self.grid)
-        line, steps = grid.up(self.threshold), grid.up(self.sensitivity)
-        law = self.law.scaled(1 / grid.step)
-        return altered(self, threshold=line, sensitivity=steps, grid=None, law=law)
+        return altered(
+            self,
+            threshold=grid.up(self.threshold),
+            sensitivity=grid.up(self.sensitivity),
+            grid=None,
+            law=self.law.scaled(1 / grid.step),
+        )
 
     def cost_of(self, released: int) -> Cost:
         """What `released` answers cost, and the line's share if it ended the ranking."""
@@ -173,7 +171,8 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         were found, this is the alignment of Noisy Top-K, with the line as one more loser.
         """
         winners, _ = output
-        before, after = ((*side, self.threshold) for side in (answers, neighbour))
+        before = (*answers, self.threshold)
+        after = (*neighbour, self.threshold)
         if len(winners) == self.k:
             return self.without_line.align(before, after, noise, output)
         shifted = (*winners, len(answers))
@@ -185,7 +184,8 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         winners, _ = output
         if len(winners) < self.k:  # shifts depend on no noise
             return [-shift for shift in self.align(answers, neighbour, noise, output)]
-        before, after = ((*side, self.threshold) for side in (answers, neighbour))
+        before = (*answers, self.threshold)
+        after = (*neighbour, self.threshold)
         return self.without_line.unalign(before, after, noise, output)
 
     def delta(self, reach: int) -> Fraction:
@@ -210,18 +210,25 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         >>> [int(hybrid.line_for("1e-6", reach)) for reach in (1, 10, 100)]
         [133, 156, 179]
         """
-        allowed, items = share("delta", delta), positive_integer("reach", reach)
+        allowed = share("delta", delta)
+        items = positive_integer("reach", reach)
         program = self.in_steps()
-        scale, ratio = program.law.scale, items / (2 * allowed)
+        scale = program.law.scale
+
+        def is_enough(distance: int) -> bool:
+            return chance_above(Fraction(distance), scale, items) <= allowed
+
+        ratio = items / (2 * allowed)
         log = math.log(ratio.numerator) - math.log(ratio.denominator)
-        near = max(0, math.ceil(float(scale) * log))
-        far = least_whole(near, lambda far: chance_above(Fraction(far), scale, items) <= allowed)
-        return (program.sensitivity + far) * Grid(self.grid).step
+        estimate = max(0, math.ceil(float(scale) * log))
+        distance = least_whole(estimate, is_enough)
+        return (program.sensitivity + distance) * Grid(self.grid).step
 
     def cost_for(self, prepared: Candidates) -> Cost:
         """The most that a release of these answers costs: with a δ if their items are unknown."""
-        reach = prepared.reach if isinstance(prepared, InGroups) else None
-        return self.cost if reach is None else self.cost.with_delta(self.delta(reach))
+        if not isinstance(prepared, InGroups) or prepared.reach is None:
+            return self.cost
+        return self.cost.with_delta(self.delta(prepared.reach))
 
     def prepare(self, answers: Answers, labels: Labels = None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged.
@@ -241,15 +248,18 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         program = self.in_steps()
         return draw_ranking(program, candidates, int(program.threshold))
 
-    def _made(self, prepared: Candidates) -> HybridRelease:
+    def _draw_and_build(self, prepared: Candidates) -> SelectedItems:
         return self.build(self.draw_paid(prepared).drawn, self.cost_for(prepared))
 
-    def winners(self, drawn: Ranking, most: Cost | None = None) -> Winners:
-        """The drawn winners in the units of answers; `most` is what such a release can cost."""
-        return ranked_winners(self, drawn, self.cost if most is None else most)
+    def winners(self, ranking: Ranking, highest_cost: Cost | None = None) -> Winners:
+        """The drawn winners in the units of answers; such a release can cost `highest_cost`."""
+        if highest_cost is None:
+            highest_cost = self.cost
+        return ranked_winners(self, ranking, highest_cost)
 
-    def build(self, drawn: Ranking, most: Cost | None = None) -> HybridRelease:
+    def build(self, ranking: Ranking, highest_cost: Cost | None = None) -> SelectedItems:
         """The release of what was drawn."""
-        winners = self.winners(drawn, most)
-        spent = self.cost_of(drawn.leads.size).with_delta(winners.promise.cost.delta)
-        return HybridRelease(spent, mechanisms=(MechanismUsed.of(self),), **winners.selected())
+        winners = self.winners(ranking, highest_cost)
+        spent = self.cost_of(ranking.leads.size)
+        cost = spent.with_delta(winners.promise.cost.delta)
+        return winners.released(MechanismUsed.of(self), cost)

@@ -4,6 +4,19 @@ A measurement states its noise (`noise`), and how to draw it (`draws`). By defau
 its own draw, and in the proof this draw cancels the value's change.
 
 A pipeline measures its winners on a grid that may be `finer` than the selection's.
+
+- *Laplace*: if neighbouring data can move each of m values by Δ, each value needs noise of scale
+  mΔ/ε. m is the number of values that are measured. The variance of each is 2m²Δ²/ε².
+- *Cube*, for many values that may move up or down: neighbouring data can move each of k values by
+  at most Δ, up or down, so their differences lie in the cube [−Δ, Δ]^k. Noise with density
+  ∝ e^(−ε·max |x|/Δ) hides them. The variance of each value is (k+1)(k+2)Δ²/3ε², a sixth of that of
+  Laplace noise for large k.
+- *Count hull*, for many counts: one more person can only raise counts, each by at most Δ; one less
+  person can only lower them. So the differences between neighbours lie in the hull of [0, Δ]^k and
+  [−Δ, 0]^k. Noise with density ∝ e^(−ε‖x‖/Δ), ‖x‖ = max(0, max x) − min(0, min x), hides them. The
+  variance of each value is (k+2)(k+3)Δ²/6ε², a twelfth of that of Laplace noise for large k; whole
+  steps make it about a sixth of a step² less. A simpler equivalent: draw k + 1 coordinates u ≥ 0
+  with density ∝ e^(−ε·max u/Δ), and add uᵢ − u₀ to the i-th value.
 """
 
 from abc import abstractmethod
@@ -33,13 +46,14 @@ from dpgap.exact.parameters import (
 from dpgap.exact.reals import Floats, Integers, require_scale
 from dpgap.exact.shells import CubeNoise, HullNoise, ShellNoise, ValueLaw, shells
 from dpgap.mechanisms.mechanism import Claims, Mechanism
+from dpgap.releases.detail import Detail, MechanismUsed, Promise
 from dpgap.releases.drawn import ReadOff, Values
-from dpgap.releases.release import MeasuredValues, MechanismUsed, Promise
+from dpgap.releases.release import MeasuredValues
 
 L = TypeVar("L", bound=ValueLaw)
 
 
-class Measuring(Mechanism[Integers, MeasuredValues]):
+class ValueMechanism(Mechanism[Integers, MeasuredValues]):
     """A mechanism that adds noise to values."""
 
     __slots__ = ()
@@ -71,20 +85,25 @@ class Measuring(Mechanism[Integers, MeasuredValues]):
         """
         return self._release_prepared(self.steps_of(values), account)
 
-    def lengths(self, drawn: Values | ReadOff | None) -> Floats:
+    def lengths(self, draw: Values | ReadOff | None) -> Floats:
         """The measured values, if there are any, plus the known mean that floors lose."""
-        steps = np.empty(0) if drawn is None else drawn.values + self.lost
-        return np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
+        if draw is None:
+            return np.empty(0)
+        steps = draw.values + self.lost
+        lengths: Floats = np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
+        return lengths
 
-    def build(self, drawn: Values) -> MeasuredValues:
+    def build(self, draw: Values) -> MeasuredValues:
         """The release of what was drawn."""
         return MeasuredValues(
-            values=self.lengths(drawn),
             cost=self.cost,
-            promise=self.promise,
-            error=self.error(drawn.values.size),
-            rounding=Grid(self.grid).rounding,
-            mechanisms=(MechanismUsed.of(self),),
+            values=self.lengths(draw),
+            detail=Detail(
+                promise=self.promise,
+                mechanisms=(MechanismUsed.of(self),),
+                measured_by=self.error(draw.values.size),
+                rounding=Grid(self.grid).rounding,
+            ),
         )
 
 
@@ -95,7 +114,7 @@ def _require_scale(measurement: Any) -> Fraction:
 
 
 @declared()
-class Measurement(Measuring, Generic[L]):
+class Measurement(ValueMechanism, Generic[L]):
     """A mechanism that adds noise to values, all with the same law."""
 
     epsilon: Exact = parameter(positive_rational, then=_require_scale)
@@ -112,9 +131,11 @@ class Measurement(Measuring, Generic[L]):
     def after(cls, selection: Claims, epsilon: Fraction) -> Self:
         """The measurement of the winners of a selection, for the same answers."""
         grid = Grid(selection.grid)
-        own: dict[str, Any] = {"monotonic": True} if cls.same_way else {}
-        whole = grid.up(selection.sensitivity) * grid.step
-        return cls(epsilon, sensitivity=whole, grid=grid.step / cls.finer, **own)
+        claims: dict[str, Any] = {}
+        if cls.same_way:
+            claims["monotonic"] = True
+        sensitivity = grid.up(selection.sensitivity) * grid.step
+        return cls(epsilon, sensitivity=sensitivity, grid=grid.step / cls.finer, **claims)
 
     @staticmethod
     @abstractmethod
@@ -155,11 +176,10 @@ class Measurement(Measuring, Generic[L]):
 
     def require_room(self, steps: Integers) -> None:
         """Refuse answers, in a selection's steps, that would not fit on the finer grid."""
-        most = MAX_STEPS // self.finer
-        if int(steps.min(initial=0)) < -most or int(steps.max(initial=0)) > most:
-            raise ValueError(
-                f"answers must lie within ±2^{most.bit_length() - 1} grid steps: rescale them"
-            )
+        limit = MAX_STEPS // self.finer
+        if int(steps.min(initial=0)) < -limit or int(steps.max(initial=0)) > limit:
+            power = limit.bit_length() - 1
+            raise ValueError(f"answers must lie within ±2^{power} grid steps: rescale them")
 
     def draw_paid(self, steps: Integers, finer: int = 1) -> Values:
         """Measure; the caller has paid. Steps may be those of a selection on a coarser grid."""
@@ -191,13 +211,6 @@ class Joint(Measurement[ShellNoise]):
 
     def draws(self, count: int, runs: int, bits: Bits) -> Integers:
         return shells(self.law_in_steps(count), bits, runs)
-
-
-# --------------------------------------------------------------------------------------------------
-# Laplace measurement: the values themselves, each with noise.
-#
-# If neighbouring data can move each of m values by Δ, each value needs noise of scale mΔ/ε. m is
-# the number of values that are measured.
 
 
 @public
@@ -233,15 +246,6 @@ class Laplace(Measurement[LaplaceNoise]):
         return self.law_in_steps(count).floors(bits, runs, count)
 
 
-# --------------------------------------------------------------------------------------------------
-# Cube: measure many values that may move up or down, with much less noise than Laplace noise.
-#
-# Neighbouring data can move each of k values by at most Δ, up or down, so their differences lie in
-# the cube [−Δ, Δ]^k. Noise with density ∝ e^(−ε·max |x|/Δ) hides them. The variance of each value
-# is (k+1)(k+2)Δ²/3ε². Laplace noise has 2k²Δ²/ε², so the cube has a sixth of it for large k. For
-# counts that always move in the same direction, `CountHull` is still better.
-
-
 @public
 @declared()
 class Cube(Joint):
@@ -272,19 +276,6 @@ class Cube(Joint):
     def noise(scale: Fraction, count: int) -> CubeNoise:
         """The noise for `count` values, all of them together."""
         return CubeNoise(scale, count)
-
-
-# --------------------------------------------------------------------------------------------------
-# Count hull: measure many counts with the least noise.
-#
-# One more person can only raise counts, each by at most Δ; one less person can only lower them. So
-# the differences between neighbours lie in the hull of [0, Δ]^k and [−Δ, 0]^k. Noise with density
-# ∝ e^(−ε‖x‖/Δ), ‖x‖ = max(0, max x) − min(0, min x), hides them. The variance of each value is
-# (k+2)(k+3)Δ²/6ε²; whole steps make it about a sixth of a step² less. Laplace noise has 2k²Δ²/ε²,
-# so the hull has a twelfth of it for large k.
-#
-# A simpler equivalent: draw k + 1 coordinates u ≥ 0 with density ∝ e^(−ε·max u/Δ), and add uᵢ − u₀
-# to the i-th value.
 
 
 @public

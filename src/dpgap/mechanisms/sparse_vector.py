@@ -74,25 +74,24 @@ from dpgap.exact.parameters import (
 from dpgap.exact.reals import Flags, Floats, GridNoise, Integers, decide
 from dpgap.mechanisms.mechanism import Draw, Mechanism, Winners, require_threshold
 from dpgap.mechanisms.top_k import Tops, claims_of, named
+from dpgap.releases.detail import Detail, MechanismUsed, Promise
 from dpgap.releases.drawn import Above
 from dpgap.releases.plain import plain
-from dpgap.releases.release import AboveRelease, MechanismUsed, Promise
-
-# --------------------------------------------------------------------------------------------------
-# The input of a Sparse Vector: a stream of answers in a public order, a chunk at a time.
-#
-# Only one chunk is in memory, so a stream may be as long as an engine can make it.
+from dpgap.releases.release import ItemsAbove
 
 
 class Stream(NamedTuple):
-    """Chunks of answers in whole steps, and their labels if chunks have none."""
+    """A stream of answers in a public order: chunks in whole steps, and labels if chunks have none.
+
+    Only one chunk is in memory, so a stream may be as long as an engine can make it.
+    """
 
     chunks: Iterator[Chunk]
     extremes: Integers
     """The smallest and the largest possible answer."""
     labels: Labels = None
     """The labels of the answers by their positions."""
-    most: int | None = None
+    max_answers: int | None = None
     """The run ends after this many answers above; None: as many as ε can pay."""
 
     def __repr__(self) -> str:
@@ -104,18 +103,17 @@ class Stream(NamedTuple):
         everything = Chunk(steps, lambda places: Found(places, None))
         return cls(iter([everything]), np.array([steps.min(), steps.max()]), labels)
 
-    def together(self, found: Sequence[Found]) -> Found:
+    def together(self, parts: Sequence[Found]) -> Found:
         """Join the results of several chunks."""
-        positions = np.concatenate([each.positions for each in found])
-        if self.labels is not None or any(each.labels is None for each in found):
+        positions = np.concatenate([part.positions for part in parts])
+        if self.labels is not None:
             return Found(positions, named(positions, self.labels))
-        return Found(positions, tuple(label for each in found for label in each.labels or ()))
-
-
-# --------------------------------------------------------------------------------------------------
-# The noise of a Sparse Vector: the threshold's, and that of its branches.
-#
-# A *branch* is a test for "above", with its own noise, price and margin.
+        labels: list[Any] = []
+        for part in parts:
+            if part.labels is None:
+                return Found(positions, None)
+            labels += part.labels
+        return Found(positions, tuple(labels))
 
 
 class Branch(NamedTuple):
@@ -179,8 +177,8 @@ def evidence_of(
     if branches[0].law.signed:
         return None
     cleared = [branches[number - 1] for number in branch_of.tolist()]
-    demanded = np.array([max(float(branch.margin), 0.0) for branch in cleared])
-    return Evidence.of((raw_gaps - demanded).tolist(), [branch.law for branch in cleared])
+    margins = np.array([max(float(branch.margin), 0.0) for branch in cleared])
+    return Evidence.of((raw_gaps - margins).tolist(), [branch.law for branch in cleared])
 
 
 def best_threshold_share(k: int, monotonic: bool) -> Fraction:
@@ -199,23 +197,11 @@ def _margin(law: Law, threshold_law: Law, grid: Grid, is_last: bool) -> Fraction
 
     Any margin that is fixed beforehand is private. This one is rounded up to the grid.
     """
-    law, threshold_law = law.scaled(1 / grid.step), threshold_law.scaled(1 / grid.step)
+    law = law.scaled(1 / grid.step)
+    threshold_law = threshold_law.scaled(1 / grid.step)
     centre = law.floor_mean - threshold_law.floor_mean
     deviations = 0 if is_last else 2
     return math.ceil(centre + deviations * math.sqrt(law.variance)) * grid.step
-
-
-# --------------------------------------------------------------------------------------------------
-# A Sparse Vector run in progress: one question at a time, paying only for "above".
-#
-# A run holds budget, so it must never exist twice: it cannot be copied or pickled, and a forked
-# child cannot ask. The whole ε is reserved while the run is open. Only closing credits the unspent
-# ε, and closing is final. If an exception leaves the `with` block, nothing is credited, because the
-# exception may depend on private data. A run that is dropped without closing credits nothing
-# either, because the time of this depends on the garbage collector.
-#
-# An account that archives gets all answers of a run when it is closed. A run that is killed settles
-# nothing, so its answers are gone.
 
 
 _OPEN: "weakref.WeakSet[Run]" = weakref.WeakSet()
@@ -259,6 +245,15 @@ class Run(ProcessBound):
 
     Any thread may ask. Questions of several threads are answered one after another.
 
+    A run holds budget, so it must never exist twice: it cannot be copied or pickled, and a forked
+    child cannot ask. The whole ε is reserved while the run is open. Only closing credits the
+    unspent ε, and closing is final. If an exception leaves the `with` block, nothing is credited,
+    because the exception may depend on private data. A run that is dropped without closing credits
+    nothing either, because the time of this depends on the garbage collector.
+
+    An account that archives gets all answers of a run when it is closed. A run that is killed
+    settles nothing, so its answers are gone.
+
     >>> from dpgap import AdaptiveSparseVector
     >>> with AdaptiveSparseVector(threshold=100, k=2, epsilon=1000, monotonic=True).start() as run:
     ...     run.ask(3).above, run.ask(250).above, run.ask(250, threshold=400).above
@@ -277,8 +272,8 @@ class Run(ProcessBound):
         self._outcomes = mechanism.in_steps().run(iter(self._waiting.pop, None), self._noise)
         self._grid = Grid(mechanism.grid)
         self._used = 0
-        self._asked = 0
-        self._above: list[tuple[int, int, int]] = []  # place, branch and gap
+        self._processed = 0
+        self._above: list[tuple[int, int, int]] = []  # index, branch and gap
         self._thresholds: list[Fraction] = []
         self._has_thresholds = False
         self._closed = False
@@ -315,7 +310,9 @@ class Run(ProcessBound):
 
         Answers below cost nothing and do not count. A closed run has none left.
         """
-        return (0, 0) if self._closed else self._mechanism.answers_left(self._used)
+        if self._closed:
+            return 0, 0
+        return self._mechanism.answers_left(self._used)
 
     @errors_without_answers
     def ask(self, answer: object, *, threshold: Rational | EllipsisType = ...) -> Answer:
@@ -328,11 +325,11 @@ class Run(ProcessBound):
         before the answer is seen. It may depend on earlier releases, never on private data.
         """
         self.refuse_elsewhere("a run")
-        stated = None if threshold is ... else rational("threshold", threshold)
-        over, grid = self._mechanism.over(stated), self._grid
+        replaced = None if threshold is ... else rational("threshold", threshold)
+        over = self._mechanism.over(replaced)
         # The program compares all answers with the mechanism's own threshold.
-        steps = grid.steps_of_one(answer)
-        steps += grid.up(self._mechanism.threshold) - grid.up(over.threshold)
+        steps = self._grid.steps_of_one(answer)
+        steps += self._grid.up(self._mechanism.threshold) - self._grid.up(over.threshold)
         with self._alone():
             if self._closed:
                 raise RuntimeError("this run is closed: start a new one")
@@ -348,28 +345,39 @@ class Run(ProcessBound):
             branch, gap = next(self._outcomes)
             if branch is not None and gap is not None:
                 self._used += self._mechanism.every_branch[branch - 1].units
-                self._above.append((self._asked, branch, int(gap)))
+                self._above.append((self._processed, branch, int(gap)))
                 self._thresholds.append(over.threshold)
-            self._has_thresholds |= stated is not None
-            self._asked += 1
-            answered = self.build(branch, gap, stated)
+            self._has_thresholds |= replaced is not None
+            self._processed += 1
+            public_answer = self.build(branch, gap, replaced)
             self._closed = False
-            return answered
+            return public_answer
 
     def build(
         self, branch: int | None, gap: int | None, threshold: Fraction | None = None
     ) -> Answer:
         """The answer to one question, from its branch, its gap in steps and its threshold."""
         if branch is None or gap is None:
-            return Answer(False, None, None, Fraction(0), threshold=threshold)
-        over, branches = self._mechanism.over(threshold), self._mechanism.every_branch
-        raw = gap * self._grid.width
+            return Answer(
+                above=False, gap=None, branch=None, charge=Fraction(0), threshold=threshold
+            )
+        branches = self._mechanism.every_branch
+        offsets = self._mechanism.over(threshold).gap_offsets
         # The gap that is shown is centred; the raw gap over the noisy threshold is evidence.
-        made = evidence_of(branches, np.array([branch]), np.array([raw]))
-        p_value = None if made is None else float(made.p_values(1)[0])
-        shown = raw + float(over.gap_offsets[branch - 1])
-        charge = branches[branch - 1].charge
-        return Answer(True, shown, branch, charge, p_value, threshold, self._mechanism)
+        raw_gap = gap * self._grid.width
+        evidence = evidence_of(branches, np.array([branch]), np.array([raw_gap]))
+        p_value = None
+        if evidence is not None:
+            p_value = float(evidence.p_values(1)[0])
+        return Answer(
+            above=True,
+            gap=raw_gap + float(offsets[branch - 1]),
+            branch=branch,
+            charge=branches[branch - 1].charge,
+            p_value=p_value,
+            threshold=threshold,
+            made_by=self._mechanism,
+        )
 
     def lower_bound(self, answer: Answer, level: float = 0.95) -> float:
         """The true answer is at least this, with confidence `level`.
@@ -383,8 +391,8 @@ class Run(ProcessBound):
             raise ValueError("answer must be of this run: another mechanism has other noise")
         if answer.gap is None or answer.branch is None:
             raise ValueError("answer must be above the threshold: others have no bound")
-        errors, level = self._mechanism.over(answer.threshold).gap_errors, confidence_level(level)
-        return errors.lower_bound(answer.gap, answer.branch, level)
+        errors = self._mechanism.over(answer.threshold).gap_errors
+        return errors.lower_bound(answer.gap, answer.branch, confidence_level(level))
 
     def close(self) -> None:
         """End the run for ever, and credit the ε that it did not spend.
@@ -397,20 +405,21 @@ class Run(ProcessBound):
         if self.is_elsewhere:  # a forked child's copy settles nothing
             return
         with self._alone():
-            closed, self._closed = self._closed, True
+            was_closed = self._closed
+            self._closed = True
             _OPEN.discard(self)
-            if credit and not closed:
-                settle(self._reservation, self.cost, self._kept())
+            if credit and not was_closed:
+                settle(self._reservation, self.cost, self._archived())
 
-    def _kept(self) -> AboveRelease | None:
+    def _archived(self) -> ItemsAbove | None:
         """All answers, for an account that archives; None if it does not."""
         reference = getattr(self._reservation, "reference", None)
         if reference is None:
             return None
-        above = np.array(self._above, dtype=np.int64).reshape(-1, 3)
-        drawn = Above(above[:, 0], None, above[:, 1], above[:, 2], self._used, self._asked)
+        indices, branches, gaps = np.array(self._above, dtype=np.int64).reshape(-1, 3).T
+        above = Above(indices, None, branches, gaps, self._used, self._processed)
         thresholds = tuple(self._thresholds) if self._has_thresholds else None
-        return self._mechanism.build(drawn, thresholds).paid_by(reference)
+        return self._mechanism.build(above, thresholds)._paid_by(reference)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -446,12 +455,11 @@ class Run(ProcessBound):
             )
 
     def __repr__(self) -> str:
-        least, most = self.answers_left
-        left = f"{least} to {most} more answers above" if most else "no more answers above"
-        return f"<run of {self._mechanism!r}: {left}>"
-
-
-# --------------------------------------------------------------------------------------------------
+        at_full_price, at_lowest_price = self.answers_left
+        number = "no"
+        if at_lowest_price:
+            number = f"{at_full_price} to {at_lowest_price}"
+        return f"<run of {self._mechanism!r}: {number} more answers above>"
 
 
 _MAX_BRANCHES = 16
@@ -466,7 +474,7 @@ def _read_branches(name: str, value: object) -> int:
 
 @public
 @declared()
-class SparseVector(Mechanism[Stream, AboveRelease]):
+class SparseVector(Mechanism[Stream, ItemsAbove]):
     """Find the first k answers that are above a threshold, and by how much.
 
     Guarantee: pure ε-differential privacy of all output about the stream, including gaps.
@@ -549,9 +557,11 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
 
         A run that drains pays with the dearest branch that is left, down to the last unit.
         """
-        most, rest = divmod(self.capacity - used, self.every_branch[-1].units)
-        drained = rest.bit_count() if self.shape[1] else 0
-        return most + drained, max(self.limits[0] - used + 1, 0)
+        at_full_price, remainder = divmod(self.capacity - used, self.every_branch[-1].units)
+        _, is_drained = self.shape
+        if is_drained:
+            at_full_price += remainder.bit_count()
+        return at_full_price, max(self.limits[0] - used + 1, 0)
 
     def cost_of(self, used: int) -> Cost:
         """What a run did cost after `used` units: the threshold's share and the charges."""
@@ -599,7 +609,9 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
 
     def rise(self, before: Scalar, after: Scalar) -> Scalar:
         """The shift of the threshold's noise: 0 if answers (their sum) fall."""
-        return 0 if self.monotonic and after <= before else self.sensitivity
+        if self.monotonic and after <= before:
+            return 0
+        return self.sensitivity
 
     def align_step(
         self, used: Scalar, move: Scalar, outcome: Outcome
@@ -614,17 +626,18 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
     def in_steps(self) -> Self:
         """The same mechanism, for answers in whole grid steps."""
         grid = Grid(self.grid)
-        steps = 1 / grid.step
+        factor = 1 / grid.step
+        branches = []
+        for branch in self.every_branch:
+            law = branch.law.scaled(factor)
+            branches.append(branch._replace(law=law, margin=int(branch.margin * factor)))
         return altered(
             self,
             threshold=grid.up(self.threshold),
             sensitivity=grid.up(self.sensitivity),
             grid=None,
-            threshold_law=self.threshold_law.scaled(steps),
-            every_branch=tuple(
-                branch._replace(law=branch.law.scaled(steps), margin=int(branch.margin * steps))
-                for branch in self.every_branch
-            ),
+            threshold_law=self.threshold_law.scaled(factor),
+            every_branch=tuple(branches),
         )
 
     def over(self, threshold: Rational | None) -> Self:
@@ -643,10 +656,11 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         Then the gap is over the stated threshold, not over the one rounded up to steps. The known
         mean of one-sided noise is subtracted.
         """
-        grid, program = Grid(self.grid), self.in_steps()
+        grid = Grid(self.grid)
+        program = self.in_steps()
         means = np.array([branch.law.floor_mean for branch in program.every_branch])
-        over = (means - program.threshold_law.floor_mean) * grid.width
-        offsets: Floats = grid.excess(self.threshold) - over
+        means_of_gaps = (means - program.threshold_law.floor_mean) * grid.width
+        offsets: Floats = grid.excess(self.threshold) - means_of_gaps
         offsets.flags.writeable = False  # it is cached
         return offsets
 
@@ -664,7 +678,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         labels: Labels = None,
         max_answers: int | None = None,
         account: Account | None = None,
-    ) -> AboveRelease:
+    ) -> ItemsAbove:
         """Go through a whole list on secure exact noise, from first to last.
 
         The run stops after `max_answers` answers above; `remaining` is the ε that is left then.
@@ -674,7 +688,8 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         """
         stream = self.prepare(answers, labels)
         if max_answers is not None:
-            stream = stream._replace(most=positive_integer("max_answers", max_answers))
+            limit = positive_integer("max_answers", max_answers)
+            stream = stream._replace(max_answers=limit)
         return self._release_prepared(stream, account)
 
     def prepare(
@@ -694,65 +709,85 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         require_facts(answers, labelled=labels is not None, **claims_of(self))
         names = require_labels(labels, len(answers))
         if not isinstance(self.threshold_law, MemorylessLaw):  # no draw can be left out
-            return Stream.of(
-                to_steps(answers.expanded()), answers.labels if names is None else names
-            )
-        steps = (  # a chunk with only absent items has nothing to refuse
-            chunk._replace(values=to_steps(chunk.values)) if chunk.values.size else chunk
-            for chunk in chunks or answers.in_order()
-        )
-        return Stream(steps, to_steps(answers.ends), names)
+            if names is None:
+                names = answers.labels
+            return Stream.of(to_steps(answers.expanded()), names)
+
+        def in_steps(chunk: Chunk) -> Chunk:
+            if not chunk.values.size:  # a chunk with only absent items has nothing to refuse
+                return chunk
+            return chunk._replace(values=to_steps(chunk.values))
+
+        stream = map(in_steps, chunks or answers.in_order())
+        return Stream(stream, to_steps(answers.ends), names)
 
     def draw_paid(self, stream: Stream) -> Draw[Above]:
         """Go through the stream; the caller has paid."""
-        sifting = Sifting(self.in_steps(), 1, secure_bits(), stream.most)
-        parts = []
+        sifting = Sifting(self.in_steps(), 1, secure_bits(), stream.max_answers)
+        members = []
+        answers = []
+        branches = []
+        gaps = []
         for chunk in stream.chunks:
             if chunk.places is None:
                 above = sifting.take(chunk.values)
             else:
                 above = sifting.take_sparse(chunk.values, chunk.places, chunk.size)
-            _, places, branches, gaps = above
-            parts.append((chunk.found(places), chunk.at(places), branches, gaps))
+            members.append(chunk.found(above.indices))
+            answers.append(chunk.at(above.indices))
+            branches.append(above.branches)
+            gaps.append(above.gaps)
             if not sifting.going().any():
                 break
-        found, steps, branches, gaps = zip(*parts, strict=True)
-        drawn = Above(
-            *stream.together(found),
+        joined = stream.together(members)
+        all_above = Above(
+            joined.positions,
+            joined.labels,
             np.concatenate(branches),
             np.concatenate(gaps),
             int(sifting.used[0]),
-            int(sifting.processed(sifting.taken)[0]),
+            int(sifting.processed(sifting.size)[0]),
         )
-        return Draw(drawn, np.concatenate(steps))
+        return Draw(all_above, np.concatenate(answers))
 
-    def winners(self, drawn: Above) -> Winners:
+    def winners(self, above: Above) -> Winners:
         """The drawn winners in the units of answers, with their evidence and the promise."""
-        raw: Floats = np.multiply(drawn.gaps, Grid(self.grid).width, dtype=np.float64)
+        raw_gaps = self._raw_gaps(above)
         return Winners(
-            drawn.indices,
-            drawn.labels,
-            raw + self.gap_offsets[drawn.branches - 1],
-            evidence_of(self.every_branch, drawn.branches, raw),
-            Promise(self.cost, self.sensitivity, self.monotonic),
+            indices=above.indices,
+            labels=above.labels,
+            gaps=raw_gaps + self.gap_offsets[above.branches - 1],
+            evidence=evidence_of(self.every_branch, above.branches, raw_gaps),
+            promise=Promise(self.cost, self.sensitivity, self.monotonic),
         )
 
-    def build(self, drawn: Above, thresholds: tuple[Fraction, ...] | None = None) -> AboveRelease:
+    def _raw_gaps(self, above: Above) -> Floats:
+        """The gaps over the noisy threshold, in the units of answers."""
+        gaps: Floats = np.multiply(above.gaps, Grid(self.grid).width, dtype=np.float64)
+        return gaps
+
+    def build(self, above: Above, thresholds: tuple[Fraction, ...] | None = None) -> ItemsAbove:
         """The release of what was drawn; `thresholds` are those of a run's questions."""
-        selected = self.winners(drawn).selected()
+        winners = self.winners(above)
+        gaps = winners.gaps
         if thresholds is not None:
-            places = zip(thresholds, drawn.branches.tolist(), strict=True)
-            offsets = [self.over(line).gap_offsets[branch - 1] for line, branch in places]
-            raw = np.multiply(drawn.gaps, Grid(self.grid).width, dtype=np.float64)
-            selected["gaps"] = raw + np.array(offsets)
-        return AboveRelease(
-            **selected,
-            thresholds=thresholds,
-            branch_of=drawn.branches,
-            cost=self.cost_of(drawn.used),
-            processed=drawn.processed,
-            errors=self.gap_errors,
-            mechanisms=(MechanismUsed.of(self),),
+            pairs = zip(thresholds, above.branches.tolist(), strict=True)
+            offsets = [self.over(line).gap_offsets[branch - 1] for line, branch in pairs]
+            gaps = self._raw_gaps(above) + np.array(offsets)
+        return ItemsAbove(
+            cost=self.cost_of(above.used),
+            indices=winners.indices,
+            labels=winners.labels,
+            gaps=gaps,
+            branch_of=above.branches,
+            detail=Detail(
+                promise=winners.promise,
+                mechanisms=(MechanismUsed.of(self),),
+                evidence=winners.evidence,
+                gap_errors=self.gap_errors,
+                thresholds=thresholds,
+                processed=above.processed,
+            ),
         )
 
     def start(self, *, account: Account | None = None) -> Run:
@@ -804,43 +839,28 @@ class AdaptiveSparseVector(SparseVector):
         return self.branches, self.drain
 
 
-# --------------------------------------------------------------------------------------------------
-# The kernel: the same outcomes as the program's, for many answers or many runs.
-#
-# Answers are taken in chunks. Within a chunk, every live branch is tried on every answer at once. A
-# branch is live as long as the budget can pay it, so each branch ends at most once. Outcomes before
-# such an end are final; outcomes after it are computed again with fewer branches.
-#
-# If nearly all answers are 0, only those zeros are drawn that clear a branch.
-
-
-# --------------------------------------------------------------------------------------------------
-# The few draws out of very many that reach a line, without drawing the others.
-#
-# Of m draws from a law only the few largest may reach the line. They are drawn from the largest on,
-# directly from their law, as in `dpgap.mechanisms.top_k`, until one is below the line. Floats
-# enclose them. If floats do not decide a floor, decimals and further bits do. So the result has
-# exactly the law of m draws without those below the line.
-
-
 _AT_ONCE = 64
 
 
 def exceedances(law: Law, line: int, size: int, bits: Bits) -> Integers:
-    """The floors of those of `size` draws that are at least `line`, the largest first."""
+    """The floors of those of `size` draws that are at least `line`, the largest first.
+
+    Of m draws from a law only the few largest may reach the line. They are drawn from the largest
+    on, directly from their law, as in `dpgap.mechanisms.top_k`, until one is below the line. Floats
+    enclose them. If floats do not decide a floor, decimals and further bits do. So the result has
+    exactly the law of m draws without those below the line.
+    """
     law = require_memoryless(law, "where most answers are 0")
-    group, sizes = np.zeros(1, dtype=np.int64), np.array([size])
-    tops = Tops(law, size - 1, group, sizes, bits, line, _AT_ONCE)
+    zero = np.zeros(1, dtype=np.int64)
+    tops = Tops(law, size - 1, zero, np.array([size]), bits, line, _AT_ONCE)
     low, high = np.floor([tops.low, tops.high])
     floors = np.where(low == high, low, 0).astype(np.int64)
-    if (undecided := np.flatnonzero(low != high)).size:
-        exact = list(tops.exact())
-        for at in undecided.tolist():
-            floors[at] = decide(exact[at], math.floor)
+    undecided = np.flatnonzero(low != high)
+    if undecided.size:
+        draws = list(tops.exact())
+        for index in undecided.tolist():
+            floors[index] = decide(draws[index], math.floor)
     return floors[floors >= line]
-
-
-# --------------------------------------------------------------------------------------------------
 
 
 _WORDS_AT_ONCE = 1 << 16
@@ -857,12 +877,18 @@ class FoundAbove(NamedTuple):
     @classmethod
     def joined(cls, parts: Sequence["FoundAbove"]) -> "FoundAbove":
         """Join the results of consecutive parts of a stream, run by run in the order asked."""
-        runs, *others = map(np.concatenate, zip(*parts, strict=True))
+        runs = np.concatenate([part.runs for part in parts])
         order = np.argsort(runs, kind="stable")
-        return cls(runs[order], *(each[order] for each in others))
+        return cls(
+            runs=runs[order],
+            indices=np.concatenate([part.indices for part in parts])[order],
+            branches=np.concatenate([part.branches for part in parts])[order],
+            gaps=np.concatenate([part.gaps for part in parts])[order],
+        )
 
 
-_NOTHING = FoundAbove(*[np.empty(0, dtype=np.int64)] * 4)
+_NO_INTEGERS = np.empty(0, dtype=np.int64)
+_NONE_ABOVE = FoundAbove(_NO_INTEGERS, _NO_INTEGERS, _NO_INTEGERS, _NO_INTEGERS)
 
 
 class RunStates:
@@ -876,21 +902,22 @@ class RunStates:
     ) -> None:
         # A run that drains goes on with cheap branches when expensive ones cannot be paid any more.
         # Otherwise all branches end at once, and one level is left.
-        self._levels = [
-            (live, limit)
-            for live, limit in enumerate(program.limits, start=1)
-            if limit not in program.limits[live:]
-        ][::-1]
-        self._most = max_answers
+        self._levels: list[tuple[int, int]] = []
+        for live, limit in enumerate(program.limits, start=1):
+            if limit not in program.limits[live:]:
+                self._levels.insert(0, (live, limit))
+        self._max_answers = max_answers
         self.thresholds = thresholds
-        self.used, self.found = np.zeros((2, thresholds.size), dtype=np.int64)
+        self.used = np.zeros(thresholds.size, dtype=np.int64)
+        self.found = np.zeros(thresholds.size, dtype=np.int64)
         self.last = np.full(thresholds.size, -1, dtype=np.int64)
 
     def going(self, runs: Integers | slice = slice(None)) -> Flags:
         """Which of these runs still take answers."""
-        going: Flags = self.used[runs] <= self._levels[-1][1]
-        if self._most is not None:
-            going &= self.found[runs] < self._most
+        _, last_limit = self._levels[-1]
+        going: Flags = self.used[runs] <= last_limit
+        if self._max_answers is not None:
+            going &= self.found[runs] < self._max_answers
         return going
 
     def processed(self, size: int) -> Integers:
@@ -906,14 +933,18 @@ class RunStates:
         the first branch that an answer clears (or 0), and its gap, matter.
         """
         before = self.found[runs]
-        places = np.flatnonzero(self._charge(runs, branches))
+        cells = np.flatnonzero(self._charge(runs, branches))
         counts = self.found[runs] - before
-        columns = places - np.repeat(np.arange(runs.size) * indices.size, counts)
-        found = indices[columns]
-        some = np.flatnonzero(counts)
-        self.last[runs[some]] = found[counts.cumsum()[some] - 1]
+        columns = cells - np.repeat(np.arange(runs.size) * indices.size, counts)
+        indices_above = indices[columns]
+        with_answers = np.flatnonzero(counts)
+        last_ones = counts.cumsum()[with_answers] - 1
+        self.last[runs[with_answers]] = indices_above[last_ones]
         return FoundAbove(
-            np.repeat(runs, counts), found, branches.ravel()[places], gaps.ravel()[places]
+            runs=np.repeat(runs, counts),
+            indices=indices_above,
+            branches=branches.ravel()[cells],
+            gaps=gaps.ravel()[cells],
         )
 
     def _charge(self, runs: Integers, branches: NDArray[Any]) -> Flags:
@@ -922,23 +953,24 @@ class RunStates:
         Outcomes are final until a branch cannot be paid any more. From there on they are computed
         again, with the remaining branches.
         """
-        said, ahead = self._charge_up_to(runs, branches, self._levels[0][1])
+        _, first_limit = self._levels[0]
+        is_above, is_ahead = self._charge_up_to(runs, branches, first_limit)
         for live, limit in self._levels[1:]:
-            late = np.flatnonzero(ahead.any(axis=0))
-            if not late.size:
+            columns_ahead = np.flatnonzero(is_ahead.any(axis=0))
+            if not columns_ahead.size:
                 break
-            rest = np.s_[:, late[0] :]
-            alive = branches[rest] * (ahead[rest] & (branches[rest] <= live))
-            more, now = self._charge_up_to(runs, alive, limit)
-            said[rest] |= more
-            ahead[rest] &= now
-        return said
+            ahead = np.s_[:, columns_ahead[0] :]
+            is_alive = is_ahead[ahead] & (branches[ahead] <= live)
+            in_time, is_late = self._charge_up_to(runs, branches[ahead] * is_alive, limit)
+            is_above[ahead] |= in_time
+            is_ahead[ahead] &= is_late
+        return is_above
 
     def _charge_up_to(
         self, runs: Integers, branches: NDArray[Any], limit: int
     ) -> tuple[Flags, Flags]:
         """Charge for answers that cleared a branch in time; return these, and those too late."""
-        hit = branches > 0
+        clears = branches > 0
         # A branch charges twice as much as the one before; the first one charges one unit.
         units = branches.astype(np.int64)
         np.left_shift(1, units, out=units)
@@ -947,96 +979,119 @@ class RunStates:
         before -= units
         before += self.used[runs][:, None]
         late = before > limit
-        if self._most is not None:
-            late |= hit.cumsum(axis=1) - hit + self.found[runs][:, None] >= self._most
-        said = hit & ~late
-        units *= said
+        if self._max_answers is not None:
+            found_before = clears.cumsum(axis=1) - clears + self.found[runs][:, None]
+            late |= found_before >= self._max_answers
+        in_time = clears & ~late
+        units *= in_time
         self.used[runs] += units.sum(axis=1)
-        self.found[runs] += np.count_nonzero(said, axis=1)
-        return said, late
+        self.found[runs] += np.count_nonzero(in_time, axis=1)
+        return in_time, late
 
 
 class Sifting(RunStates):
-    """Parallel runs on exact noise; answers come one after another, in whole grid steps."""
+    """Parallel runs on exact noise; answers come one after another, in whole grid steps.
+
+    The outcomes are the program's. Answers are taken in chunks. Within a chunk, every live branch
+    is tried on every answer at once. A branch is live as long as the budget can pay it, so each
+    branch ends at most once. Outcomes before such an end are final; outcomes after it are computed
+    again with fewer branches. If nearly all answers are 0, only those zeros are drawn that clear a
+    branch.
+    """
 
     def __init__(
         self, program: "SparseVector", runs: int, bits: Bits, max_answers: int | None = None
     ) -> None:
         thresholds = int(program.threshold) + program.threshold_law.floors(bits, runs)
         super().__init__(program, thresholds, max_answers)
-        self._branches, self._bits, self._runs = program.every_branch, bits, np.arange(runs)
+        self._branches = program.every_branch
+        self._bits = bits
+        self._runs = np.arange(runs)
         self._margins = np.array([branch.margin for branch in program.every_branch], dtype=np.int64)
-        self.taken = 0
+        self.size = 0
         """How many answers every run has processed, unless it stopped before."""
 
     def take(self, answers: Integers, words_at_once: int = _WORDS_AT_ONCE) -> FoundAbove:
         """Give every run the next answers, in steps; return those above, by their indices here."""
-        found, runs = [_NOTHING], self._runs.size
+        parts = [_NONE_ABOVE]
+        runs = self._runs.size
         chunk = max(1, words_at_once // runs)
         for start in range(0, answers.size, chunk):
             if not self.going().any():
                 break
-            some = answers[start : start + chunk]
-            over = some - self.thresholds[:, None]
-            gaps = np.empty((len(self._branches), runs, some.size), dtype=np.int64)
+            next_answers = answers[start : start + chunk]
+            size = next_answers.size
+            over = next_answers - self.thresholds[:, None]
+            gaps = np.empty((len(self._branches), runs, size), dtype=np.int64)
             for gap, branch in zip(gaps, self._branches, strict=True):
-                np.add(over, branch.law.floors(self._bits, runs, some.size), out=gap)
-            found.append(self._judge_all(gaps, np.arange(some.size), some.size, start))
-        return FoundAbove.joined(found)
+                np.add(over, branch.law.floors(self._bits, runs, size), out=gap)
+            parts.append(self._judge_all(gaps, np.arange(size), size, start))
+        return FoundAbove.joined(parts)
 
     def take_sparse(
-        self, values: Integers, places: Integers, size: int, few: int = 64, shortest: int = 1 << 10
+        self,
+        values: Integers,
+        places: Integers,
+        size: int,
+        clearing: int = 64,
+        shortest: int = 1 << 10,
     ) -> FoundAbove:
         """Give a single run the next `size` answers: `values` at `places`, and 0 elsewhere.
 
         Only those zeros are drawn that clear a branch. So the time grows with the number of values
         and of answers above, not with `size`. Zeros are taken in stretches of at least `shortest`
-        answers, of which about `few` clear a branch.
+        answers, of which about `clearing` clear a branch.
         """
-        found, done, threshold = [_NOTHING], 0, int(self.thresholds[0])
-        likely = max(float(branch.law.tail(branch.margin + threshold)) for branch in self._branches)
-        stretch = int(min(max(few / max(likely, 2.0**-60), shortest), 2.0**60))
+        parts = [_NONE_ABOVE]
+        done = 0
+        threshold = int(self.thresholds[0])
+        chance = max(float(branch.law.tail(branch.margin + threshold)) for branch in self._branches)
+        stretch = int(min(max(clearing / max(chance, 2.0**-60), shortest), 2.0**60))
         while done < size and self.going().any():
             length = min(stretch, size - done)
             first, last = np.searchsorted(places, [done, done + length])
             if last - first > _WORDS_AT_ONCE:
                 last = first + _WORDS_AT_ONCE
                 length = int(places[last - 1]) + 1 - done
-            gaps, at = self._events(values[first:last], places[first:last] - done, length)
-            found.append(self._judge_all(gaps, at, length, done))
+            gaps, indices = self._events(values[first:last], places[first:last] - done, length)
+            parts.append(self._judge_all(gaps, indices, length, done))
             done += length
-        return FoundAbove.joined(found)
+        return FoundAbove.joined(parts)
 
     def _events(self, values: Integers, places: Integers, length: int) -> tuple[Integers, Integers]:
         """The gaps of all values, and of the zeros that clear a branch; and their indices."""
-        branches, margins, threshold = self._branches, self._margins, int(self.thresholds[0])
+        threshold = int(self.thresholds[0])
         zeros = length - values.size
-        clear = []
-        for branch, margin in zip(branches, margins, strict=True):
-            reached = exceedances(branch.law, int(margin) + threshold, zeros, self._bits)
-            clear.append((reached, self._bits.distinct(reached.size, zeros)))
-        ranks = np.unique(np.concatenate([ranks for _, ranks in clear]))
-        gaps = np.empty((len(branches), values.size + ranks.size), dtype=np.int64)
-        gaps[:, values.size :] = margins[:, None] - 1
+        noise_of_branches = []
+        ranks_of_branches = []
+        for branch, margin in zip(self._branches, self._margins, strict=True):
+            noise = exceedances(branch.law, int(margin) + threshold, zeros, self._bits)
+            noise_of_branches.append(noise)
+            ranks_of_branches.append(self._bits.distinct(noise.size, zeros))
+        ranks = np.unique(np.concatenate(ranks_of_branches))
+        gaps = np.empty((len(self._branches), values.size + ranks.size), dtype=np.int64)
+        gaps[:, values.size :] = self._margins[:, None] - 1
         over = values - threshold
-        for gap, branch, (reached, own) in zip(gaps, branches, clear, strict=True):
+        for number, branch in enumerate(self._branches):
+            gap = gaps[number]
             np.add(over, branch.law.floors(self._bits, values.size), out=gap[: values.size])
-            gap[values.size + np.searchsorted(ranks, own)] = reached - threshold
+            columns = values.size + np.searchsorted(ranks, ranks_of_branches[number])
+            gap[columns] = noise_of_branches[number] - threshold
         # The r-th zero stands after as many values as have at most r zeros before them.
         before = np.searchsorted(places - np.arange(places.size), ranks, side="right")
-        at = np.concatenate([places, ranks + before])
-        order = np.argsort(at)
-        return gaps[:, None, order], at[order]
+        indices = np.concatenate([places, ranks + before])
+        order = np.argsort(indices)
+        return gaps[:, None, order], indices[order]
 
-    def _judge_all(self, gaps: Integers, places: Integers, size: int, done: int) -> FoundAbove:
-        """Take `size` answers after `done` ones; return those above, of the ones at `places`."""
+    def _judge_all(self, gaps: Integers, indices: Integers, size: int, done: int) -> FoundAbove:
+        """Take `size` answers after `done` ones; return those above, of the ones at `indices`."""
         clears = gaps >= self._margins[:, None, None]
-        some = np.flatnonzero(clears.any(axis=(0, 1)))  # only these can matter, and they are few
-        clears, gaps = clears[..., some], gaps[..., some]
+        columns = np.flatnonzero(clears.any(axis=(0, 1)))  # only these can matter, and they are few
+        clears = clears[..., columns]
         first = clears.argmax(axis=0)
         branches = np.where(clears.any(axis=0), first + 1, 0)
-        gaps = np.take_along_axis(gaps, first[None], axis=0)[0]
-        start = self.taken - done
-        above = self.judge(self._runs, places[some] + self.taken, branches, gaps)
-        self.taken += size
+        first_gaps = np.take_along_axis(gaps[..., columns], first[None], axis=0)[0]
+        start = self.size - done
+        above = self.judge(self._runs, indices[columns] + self.size, branches, first_gaps)
+        self.size += size
         return above._replace(indices=above.indices - start)

@@ -8,6 +8,10 @@ Real noise never ties, and dpgap's noise is real: `release` decides every compar
 It releases the floors of the real leads over the best loser, and gaps are differences of these. So
 a release is post-processing of the same algorithm that the alignment proves private. (Floors of
 single gaps would each lose half a step, and 25 of them add up to a bias of −12.)
+
+From top to bottom: the candidates of a release; the alignment for one-sided noise; the mechanisms
+`NoisyTopK` and `NoisyMax`, each with its `run` and `align`; and two kernels, `select` for answers
+one by one and `select_grouped` for equal answers in groups. Lengths in kernels are in steps.
 """
 
 import math
@@ -17,7 +21,7 @@ from dataclasses import KW_ONLY, field
 from fractions import Fraction
 from functools import cache, partial
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -72,18 +76,13 @@ from dpgap.exact.reals import (
     exponential_bounds,
 )
 from dpgap.mechanisms.mechanism import Answers, Claims, Draw, Selecting, Winners, gaps_of
+from dpgap.releases.detail import MechanismUsed, Promise
 from dpgap.releases.drawn import Ranking
-from dpgap.releases.release import MaxRelease, MechanismUsed, Promise, TopKRelease
-
-# --------------------------------------------------------------------------------------------------
-# The candidates of a Top-K: answers one by one, or equal answers in groups.
-#
-# Both give the same winners with the same chances. One by one, every answer is read; in groups,
-# only every different value.
+from dpgap.releases.release import SelectedItems
 
 
 class OneByOne(NamedTuple):
-    """Candidates one by one: an answer in steps for each."""
+    """Candidates one by one: an answer in steps for each. Every answer is read."""
 
     private_answers: Integers
     labels: Labels
@@ -99,12 +98,24 @@ class OneByOne(NamedTuple):
     def at_ranks(self, ranks: Sequence[int]) -> Integers:
         """The answers at some ranks, from 1 for the largest."""
         lowest = self.size - max(ranks)
-        top = np.sort(np.partition(self.private_answers, lowest)[lowest:])
-        return top[[-rank for rank in ranks]]
+        largest = np.sort(np.partition(self.private_answers, lowest)[lowest:])
+        return largest[[-rank for rank in ranks]]
+
+    def draw_ranking(self, program: "Ranked", bits: Bits, line: int | None) -> Draw[Ranking]:
+        """Run the program once. A line competes as one more candidate."""
+        runs = select(program, self.private_answers, 1, bits, line)
+        count = np.count_nonzero(runs.indices[0] >= 0)
+        winners = runs.indices[0, :count].copy()  # views would keep more memory
+        leads = runs.leads[0, :count].copy()
+        ranking = Ranking(winners, named(winners, self.labels), leads)
+        return Draw(ranking, self.private_answers[winners])
 
 
 class InGroups(NamedTuple):
-    """Candidates in groups: an answer in steps for each group, and the groups."""
+    """Candidates in groups: an answer in steps for each group, and the groups.
+
+    Only the different values are read. Winners have the same chances as one by one.
+    """
 
     private_answers: Integers
     labels: Labels
@@ -129,10 +140,18 @@ class InGroups(NamedTuple):
 
     def find(self, groups: Integers, places: Integers) -> Found:
         """The positions and labels of some members of groups."""
-        found = self.groups.find(groups, places)
+        members = self.groups.find(groups, places)
         if self.labels is None:
-            return found
-        return Found(found.positions, named(found.positions, self.labels))
+            return members
+        return Found(members.positions, named(members.positions, self.labels))
+
+    def draw_ranking(self, program: "Ranked", bits: Bits, line: int | None) -> Draw[Ranking]:
+        """Run the program once. A line competes as one more candidate."""
+        sizes = self.groups.sizes
+        winners = select_grouped(program, self.private_answers, sizes, bits, line)
+        members = self.find(winners.groups, winners.places)
+        ranking = Ranking(members.positions, members.labels, winners.leads)
+        return Draw(ranking, self.private_answers[winners.groups])
 
 
 Candidates = OneByOne | InGroups
@@ -148,16 +167,19 @@ class Ranked(Claims, Protocol):
     def run(self, answers: Vector, noise: Noise) -> tuple[tuple[int, ...], tuple[Scalar, ...]]: ...
 
 
-def candidates(own: Claims, law: RealLaw, answers: Answers, labels: Labels) -> Candidates:
+def candidates(mechanism: Claims, law: RealLaw, answers: Answers, labels: Labels) -> Candidates:
     """The answers in steps, and their labels; refused before anything is charged."""
-    if isinstance(answers, PrivateCounts):
-        require_facts(answers, labelled=labels is not None, **claims_of(own))
-        if not isinstance(law, MemorylessLaw):  # only memoryless laws can draw the largest directly
-            if answers.labels is None:
-                require_memoryless(law, "where the domain is a table")
-            labels = answers.labels if labels is None else labels
-            answers = answers.expanded()
-    return as_candidates(answers, labels, Grid(own.grid))
+    grid = Grid(mechanism.grid)
+    if not isinstance(answers, PrivateCounts):
+        return as_candidates(answers, labels, grid)
+    require_facts(answers, labelled=labels is not None, **claims_of(mechanism))
+    if isinstance(law, MemorylessLaw):  # the largest draws of a group can be drawn directly
+        return as_candidates(answers, labels, grid)
+    if answers.labels is None:
+        require_memoryless(law, "where the domain is a table")
+    if labels is None:
+        labels = answers.labels
+    return as_candidates(answers.expanded(), labels, grid)
 
 
 def as_candidates(answers: Answers, labels: Labels, grid: Grid) -> Candidates:
@@ -166,58 +188,61 @@ def as_candidates(answers: Answers, labels: Labels, grid: Grid) -> Candidates:
         steps = grid.steps(answers)
         return OneByOne(steps, require_labels(labels, steps.size, answers))
     groups = answers.groups()
-    values = groups.values
-    steps = grid.steps(values) if values.size else np.empty(0, dtype=np.int64)
+    steps = np.empty(0, dtype=np.int64)
+    if groups.values.size:
+        steps = grid.steps(groups.values)
     if answers.unknown:
-        return InGroups(steps, None, groups, answers.reach)
+        return InGroups(steps, labels=None, groups=groups, reach=answers.reach)
     return InGroups(steps, require_labels(labels, len(answers)), groups)
 
 
-def claims_of(own: Claims) -> dict[str, Any]:
+def claims_of(mechanism: Claims) -> dict[str, Any]:
     """The claims that a mechanism makes about answers, as keyword arguments."""
-    return {"monotonic": own.monotonic, "sensitivity": own.sensitivity, "grid": own.grid}
+    return {
+        "monotonic": mechanism.monotonic,
+        "sensitivity": mechanism.sensitivity,
+        "grid": mechanism.grid,
+    }
 
 
-def law_for(own: Claims, winners: int, noise: str) -> RealLaw:
+def law_for(mechanism: Claims, winners: int, noise: str) -> RealLaw:
     """The noise of each answer, if ε pays for `winners` winners separately."""
-    shared = winners if own.monotonic else 2 * winners
-    law = law_on_grid(LAWS[noise], own.grid, own.sensitivity, equal_part(own.epsilon, shared))
+    parts = winners
+    if not mechanism.monotonic:  # the best loser may move the other way: a winner costs double
+        parts = 2 * winners
+    epsilon = equal_part(mechanism.epsilon, parts)
+    law = law_on_grid(LAWS[noise], mechanism.grid, mechanism.sensitivity, epsilon)
     if not isinstance(law, RealLaw):
         raise ValueError(f"noise must be {either(RealLaw)} for a Top-K: {law.name} noise can tie")
     return law
 
 
 def ranked_winners(
-    own: Ranked, drawn: Ranking, most: Cost, *, somebody_lost: bool = True
+    mechanism: Ranked, ranking: Ranking, highest_cost: Cost, *, somebody_lost: bool = True
 ) -> Winners:
     """A ranking in the units of answers; with the evidence of its leads, if somebody lost."""
-    width = Grid(own.grid).width
-    leads = (drawn.leads * width).tolist() if somebody_lost else []
+    width = Grid(mechanism.grid).width
+    leads = []
+    if somebody_lost:
+        leads = (ranking.leads * width).tolist()
     return Winners(
-        drawn.indices,
-        drawn.labels,
-        gaps_of(drawn.leads, width),
-        Evidence.of(leads, [own.law] * len(leads)),
-        Promise(most, own.sensitivity, own.monotonic),
+        indices=ranking.indices,
+        labels=ranking.labels,
+        gaps=gaps_of(ranking.leads, width),
+        evidence=Evidence.of(leads, [mechanism.law] * len(leads)),
+        promise=Promise(highest_cost, mechanism.sensitivity, mechanism.monotonic),
     )
 
 
 def named(indices: Integers, labels: Labels) -> tuple[Any, ...] | None:
     """The labels of some of the answers."""
-    return None if labels is None else tuple(labels[i] for i in indices.tolist())
-
-
-# --------------------------------------------------------------------------------------------------
-# The alignment for noise that is never negative. docs/exponential-top-k.md has the proof.
-#
-# Outputs do not change if all answers move by the same amount. So assume that no answer rises: each
-# *falls* by its own amount. The noise of each winner rises by the winner's fall. Then the noise of
-# all winners falls by the same amount, the fall of the best loser, but never below zero. If the
-# best loser falls farther than this, its noise rises instead.
+    if labels is None:
+        return None
+    return tuple(labels[index] for index in indices.tolist())
 
 
 class Extremes(NamedTuple):
-    """The quantities that decide the shift of each draw."""
+    """The quantities that decide the shift of each draw, if noise is never negative."""
 
     rise: Scalar
     """The rise of the winners' least noise, if each winner's noise rises by its fall."""
@@ -227,20 +252,28 @@ class Extremes(NamedTuple):
     """The loser whose noise is raised, if there is one."""
 
 
-STAYING = Extremes(0, 0, None)
+STAYING = Extremes(rise=0, drop=0, raised=None)
 """Nothing comes down: the noise of the line rises by the line's fall too."""
 
 
 def extremes(answers: Vector, falls: Vector, noise: Vector, winners: Any) -> Extremes:
-    """The extremes, from the noise that was drawn."""
-    return _settled(*_distances(answers, falls, noise, winners))
+    """The extremes, from the noise that was drawn. docs/exponential-top-k.md has the proof.
+
+    Outputs do not change if all answers move by the same amount. So assume that no answer rises:
+    each *falls* by its own amount. The noise of each winner rises by the winner's fall. Then the
+    noise of all winners falls by the same amount, the fall of the best loser, but never below zero.
+    If the best loser falls farther than this, its noise rises instead.
+    """
+    rise, fall, best_loser = _distances(answers, falls, noise, winners)
+    return _settled(rise, fall, best_loser)
 
 
 def extremes_undone(answers: Vector, falls: Vector, noise: Vector, winners: Any) -> Extremes:
     """The same extremes, from shifted noise: the inverse works in the same way, downwards."""
     fallen = [answer - fall for answer, fall in zip(answers, falls, strict=True)]
-    rise, fall, best = _distances(fallen, [-fall for fall in falls], noise, winners)
-    return _settled(-rise, -fall, best)
+    upward = [-fall for fall in falls]
+    rise, fall, best_loser = _distances(fallen, upward, noise, winners)
+    return _settled(-rise, -fall, best_loser)
 
 
 def _distances(
@@ -252,27 +285,30 @@ def _distances(
     rise = min(noise[i] + falls[i] for i in winners) - min(noise[i] for i in winners)
     if not losers:
         return rise, rise, None
-    best = max(losers, key=noisy.__getitem__)
-    return rise, noisy[best] - max(noisy[i] - falls[i] for i in losers), best
+    best_loser = max(losers, key=noisy.__getitem__)
+    best_after = max(noisy[i] - falls[i] for i in losers)
+    return rise, noisy[best_loser] - best_after, best_loser
 
 
-def _settled(rise: Scalar, fall: Scalar, best: int | None) -> Extremes:
-    return Extremes(rise, rise, best) if fall > rise else Extremes(rise, fall, None)
+def _settled(rise: Scalar, fall: Scalar, best_loser: int | None) -> Extremes:
+    """All come down by the best loser's fall, but the winners' least noise not below zero."""
+    if fall > rise:
+        return Extremes(rise, drop=rise, raised=best_loser)
+    return Extremes(rise, drop=fall, raised=None)
 
 
-def shift_of(place: int, falls: Vector, winners: Any, by: Extremes) -> Scalar:
+def shift_of(index: int, falls: Vector, winners: Any, descent: Extremes) -> Scalar:
     """How far the draw of one answer is shifted."""
-    if place in winners:
-        return falls[place] - by.drop
-    return falls[place] - by.rise if place == by.raised else 0
-
-
-# --------------------------------------------------------------------------------------------------
+    if index in winners:
+        return falls[index] - descent.drop
+    if index == descent.raised:
+        return falls[index] - descent.rise
+    return 0
 
 
 @public
 @declared()
-class NoisyTopK(Selecting[Candidates, TopKRelease]):
+class NoisyTopK(Selecting[Candidates, SelectedItems]):
     """Find the k largest answers and the gaps between them.
 
     Answers are *monotonic* if one person can only move all of them up, or all of them down, as
@@ -310,14 +346,6 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
     noise: str = parameter(require_noise, default="exponential")
     grid: ExactOrNone = parameter(read_grid, default=None)
     law: RealLaw = derived(lambda self: law_for(self, self.k, self.noise))
-    _kind: ClassVar[type[TopKRelease]] = TopKRelease
-
-    @remembered
-    def in_steps(self) -> "NoisyTopK":
-        """The same mechanism, for answers in whole grid steps."""
-        grid = Grid(self.grid)
-        law = self.law.scaled(1 / grid.step)
-        return altered(self, sensitivity=grid.up(self.sensitivity), grid=None, law=law)
 
     def run(self, answers: Vector, noise: Noise) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:
         """The algorithm: the k winning indices, and each winner's lead over the best loser.
@@ -326,9 +354,11 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
         """
         noisy = [answer + noise.draw(self.law) for answer in answers]
         ranking = sorted(range(len(noisy)), key=noisy.__getitem__, reverse=True)
+        winners = ranking[: self.k]
         last = min(self.k, len(ranking) - 1)
-        leads = [noisy[winner] - noisy[ranking[last]] for winner in ranking[:last]]
-        return tuple(ranking[: self.k]), tuple(leads)
+        best_loser = ranking[last]
+        leads = [noisy[winner] - noisy[best_loser] for winner in ranking[:last]]
+        return tuple(winners), tuple(leads)
 
     def align(self, answers: Vector, neighbour: Vector, noise: Vector, output: Output) -> Vector:
         """The proof: how far to shift each draw so that the neighbour gives the same output.
@@ -340,14 +370,14 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
         winners, _ = output
         if not self.law.signed:
             falls = self.falls(answers, neighbour)
-            by = extremes(answers, falls, noise, winners)
-            return [shift_of(i, falls, winners, by) for i in range(len(answers))]
+            descent = extremes(answers, falls, noise, winners)
+            return [shift_of(i, falls, winners, descent) for i in range(len(answers))]
         losers = [i for i in range(len(answers)) if i not in winners]
         rise: Scalar = 0
         if losers:
-            rise = max(neighbour[i] + noise[i] for i in losers) - max(
-                answers[i] + noise[i] for i in losers
-            )
+            best_after = max(neighbour[i] + noise[i] for i in losers)
+            best_before = max(answers[i] + noise[i] for i in losers)
+            rise = best_after - best_before
         return [
             answers[i] - neighbour[i] + rise if i in winners else 0 for i in range(len(answers))
         ]
@@ -358,8 +388,8 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
         if self.law.signed:  # losers kept their noise, which decides
             return [-shift for shift in self.align(answers, neighbour, noise, output)]
         falls = self.falls(answers, neighbour)
-        by = extremes_undone(answers, falls, noise, winners)
-        return [-shift_of(i, falls, winners, by) for i in range(len(answers))]
+        descent = extremes_undone(answers, falls, noise, winners)
+        return [-shift_of(i, falls, winners, descent) for i in range(len(answers))]
 
     def falls(self, answers: Vector, neighbour: Vector) -> list[Scalar]:
         """How far each answer falls behind a common rise: from 0 to 2Δ, to Δ if monotonic."""
@@ -369,26 +399,37 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
     def rise(self, before: Scalar, after: Scalar) -> Scalar:
         """The most that an answer can rise, given the sums: Δ, or 0 if all of them fall."""
         # Monotonic answers all move in the same direction, so their sum shows the direction.
-        return 0 if self.monotonic and after <= before else self.sensitivity
+        if self.monotonic and after <= before:
+            return 0
+        return self.sensitivity
+
+    @remembered
+    def in_steps(self) -> "NoisyTopK":
+        """The same mechanism, for answers in whole grid steps."""
+        grid = Grid(self.grid)
+        sensitivity = grid.up(self.sensitivity)
+        law = self.law.scaled(1 / grid.step)
+        return altered(self, sensitivity=sensitivity, grid=None, law=law)
 
     def prepare(self, answers: Answers, labels: Labels = None) -> Candidates:
-        found = candidates(self, self.law, answers, labels)
-        if self.k > found.size:
-            raise ValueError(f"k must be at most the number of answers, {found.size}, not {self.k}")
-        return found
+        all_candidates = candidates(self, self.law, answers, labels)
+        count = all_candidates.size
+        if self.k > count:
+            raise ValueError(f"k must be at most the number of answers, {count}, not {self.k}")
+        return all_candidates
 
     def draw_paid(self, candidates: Candidates) -> Draw[Ranking]:
         """Select; the caller has paid."""
         return draw_ranking(self.in_steps(), candidates)
 
-    def winners(self, drawn: Ranking) -> Winners:
+    def winners(self, ranking: Ranking) -> Winners:
         """The drawn winners in the units of answers, with their evidence and the promise."""
-        return ranked_winners(self, drawn, self.cost, somebody_lost=drawn.leads.size == self.k)
+        somebody_lost = ranking.leads.size == self.k
+        return ranked_winners(self, ranking, self.cost, somebody_lost=somebody_lost)
 
-    def build(self, drawn: Ranking) -> TopKRelease:
+    def build(self, ranking: Ranking) -> SelectedItems:
         """The release of what was drawn."""
-        told = self.winners(drawn).selected()
-        return self._kind(self.cost, mechanisms=(MechanismUsed.of(self),), **told)
+        return self.winners(ranking).released(MechanismUsed.of(self), self.cost)
 
 
 @public
@@ -417,35 +458,30 @@ class NoisyMax(NoisyTopK):
     """
 
     k: int = field(default=1, init=False)
-    _kind: ClassVar[type[TopKRelease]] = MaxRelease
 
     @errors_without_answers
     def release(
         self, answers: Answers, *, labels: Labels = None, account: Account | None = None
-    ) -> MaxRelease:
+    ) -> SelectedItems:
         """Select on secure exact noise: `answers`, `labels` and `account` as for `NoisyTopK`."""
-        return cast(MaxRelease, NoisyTopK.release(self, answers, labels=labels, account=account))
+        return NoisyTopK.release(self, answers, labels=labels, account=account)
 
 
-# --------------------------------------------------------------------------------------------------
-# The kernel: the same selection as the program's, for many answers or many runs.
-#
-# Nearly every answer is a certain loser, and its random word shows this: the noise that it would
-# need to matter has a known chance, and the word is either below this chance or not. Logarithms are
-# computed only for the contenders. They are ranked on floats that enclose their noisy answers. If
-# these overlap, the program itself decides, on the same draws. So the result is exactly the
-# program's.
-#
-# This takes one pass over the answers, and constant extra memory. A line is one more contender.
+def draw_ranking(program: Ranked, candidates: Candidates, line: int | None = None) -> Draw[Ranking]:
+    """Run the program once on secure noise. A line competes as one more candidate."""
+    return candidates.draw_ranking(program, secure_bits(), line)
 
 
 _CHUNK = 1 << 15
+"""The most answers of a chunk."""
 _WORDS_AT_ONCE = 1 << 18
+"""About how many words are read at once, for several runs."""
 _BLOCK = 64
+"""The answers that have one limit on their words."""
 _ALL_BITS = np.uint64((1 << 64) - 1)
 
 
-class Selected(NamedTuple):
+class Rankings(NamedTuple):
     """One row for each run: indices, best first, and their leads, in steps.
 
     If a line ended the ranking, the rest of the row is −1, with leads of 0.
@@ -453,21 +489,6 @@ class Selected(NamedTuple):
 
     indices: Integers
     leads: Integers
-
-
-def draw_ranking(program: Ranked, candidates: Candidates, line: int | None = None) -> Draw[Ranking]:
-    """Run the program once on secure noise. A line competes as one more candidate."""
-    bits, answers = secure_bits(), candidates.private_answers
-    if isinstance(candidates, InGroups):
-        sizes = candidates.groups.sizes
-        won, places, leads = select_grouped(program, answers, sizes, bits, line)
-        found = candidates.find(won, places)
-    else:
-        (indices,), (every,) = select(program, answers, 1, bits, line)
-        count = np.count_nonzero(indices >= 0)
-        won, leads = indices[:count].copy(), every[:count].copy()  # views would keep more memory
-        found = Found(won, named(won, candidates.labels))
-    return Draw(Ranking(*found, leads), answers[won])
 
 
 def select(
@@ -478,115 +499,159 @@ def select(
     line: int | None = None,
     small: int = 1 << 11,
     first_chunk: int = 1 << 8,
-) -> Selected:
+) -> Rankings:
     """Run the program `runs` times on the same answers, in steps, with fresh noise.
 
     A line is the last candidate, with noise of its own. If there are more answers than `small`,
     certain losers are left out, chunk by chunk.
+
+    Nearly every answer is a certain loser, and its random word shows this: the noise that it would
+    need to matter has a known chance, and the word is either below this chance or not. Logarithms
+    are computed only for the contenders. They are ranked on floats that enclose their noisy
+    answers. If these overlap, the program itself decides, on the same draws. So the result is
+    exactly the program's, after one pass over the answers, and with constant extra memory.
     """
-    rows = []
-    for some, words in contenders(program, answers, runs, bits, small, first_chunk):
-        values, names = answers[some], some
+    indices = []
+    leads = []
+    for contenders, random_words in _batches(program, answers, runs, bits, small, first_chunk):
+        batch = _rank_batch(program, answers[contenders], random_words, bits, line)
         if line is not None:
-            values, names = np.append(values, line), np.append(some, -1)
-            own = bits.words(program.law.words_per_draw, words.shape[1], 1)
-            words = np.concatenate([words, own], axis=2)
-        low, high = noisy_bounds(values - values.max(), program.law.bounds(words))
-        rank = ranked if line is None else ranked_to_line
-        indices, leads, certain = rank(low, high, program.k)
-        for row in np.flatnonzero(~certain):
-            noise = RealNoise(program.law.reals(words[:, row], bits))
-            winners, whole = program.run(answers[some].tolist(), noise)
-            indices[row], leads[row] = -1, 0
-            indices[row, : len(winners)], leads[row, : len(whole)] = winners, whole
-        rows.append((names[indices], leads))
-    return Selected(*map(np.concatenate, zip(*rows, strict=True)))
+            contenders = np.append(contenders, -1)  # so that −1, after the line, stays −1
+        indices.append(contenders[batch.indices])
+        leads.append(batch.leads)
+    return Rankings(np.concatenate(indices), np.concatenate(leads))
 
 
-def contenders(
+def _batches(
     program: Ranked, answers: Integers, runs: int, bits: Bits, small: int, first_chunk: int
 ) -> Iterator[tuple[Integers, Words]]:
     """Some runs at a time: the answers that may be among the best k + 1, sorted, and their words.
 
     Words have the shape (words of a draw, runs, answers).
     """
-    n, law = answers.size, program.law
-    if n > small:
+    law = program.law
+    count = answers.size
+    if count > small:
+        best_count = min(program.k + 1, count)
         for _ in range(runs):
-            some, words = _contenders(law, min(program.k + 1, n), answers, bits, first_chunk)
-            yield some, words[:, None, :]
+            contenders, random_words = _contenders(law, best_count, answers, bits, first_chunk)
+            yield contenders, random_words[:, None, :]
         return
-    at_once = max(1, _WORDS_AT_ONCE // max(1, n * law.words_per_draw))
-    for done in range(0, runs, at_once):
-        yield np.arange(n), bits.words(law.words_per_draw, min(at_once, runs - done), n)
+    most_runs = max(1, _WORDS_AT_ONCE // max(1, count * law.words_per_draw))
+    for first_run in range(0, runs, most_runs):
+        batch_runs = min(most_runs, runs - first_run)
+        yield np.arange(count), bits.words(law.words_per_draw, batch_runs, count)
+
+
+def _rank_batch(
+    program: Ranked, answers: Integers, random_words: Words, bits: Bits, line: int | None
+) -> Rankings:
+    """Rank the answers in each run: by floats where these decide, else by the program."""
+    law = program.law
+    values = answers
+    rank = ranked
+    if line is not None:
+        values = np.append(answers, line)
+        line_words = bits.words(law.words_per_draw, random_words.shape[1], 1)
+        random_words = np.concatenate([random_words, line_words], axis=2)
+        rank = ranked_to_line
+    low, high = noisy_bounds(values - values.max(), law.bounds(random_words))
+    indices, leads, certain = rank(low, high, program.k)
+    for run in np.flatnonzero(~certain):
+        noise = RealNoise(law.reals(random_words[:, run], bits))
+        winners, winner_leads = program.run(answers.tolist(), noise)
+        indices[run] = -1
+        indices[run, : len(winners)] = winners
+        leads[run] = 0
+        leads[run, : len(winner_leads)] = winner_leads
+    return Rankings(indices, leads)
 
 
 def _contenders(
-    law: RealLaw, need: int, answers: Integers, bits: Bits, size: int
+    law: RealLaw, count: int, answers: Integers, bits: Bits, first_chunk: int
 ) -> tuple[Integers, Words]:
-    """The answers that may be among the best `need`, in order, and their words.
-
-    The first chunk has `size` answers; chunks grow from there.
-    """
-    best = int(answers.max())
+    """The answers that may be among the best `count`, in order, and their words."""
+    largest = int(answers.max())
     contenders = np.empty(0, dtype=np.int64)
-    words = np.empty((law.words_per_draw, 0), dtype=np.uint64)
-    bar = -math.inf  # an answer must reach this: the need-th largest lower bound so far
+    random_words = np.empty((law.words_per_draw, 0), dtype=np.uint64)
+    bar = -math.inf  # an answer must reach this: the lower bound at rank `count` so far
+    for chunk in _growing_chunks(answers.size, first_chunk):
+        offsets = answers[chunk] - largest
+        first_words = bits.words(offsets.size)
+        hits = _may_reach(law, first_words, bar, offsets)
+        if not hits.size:
+            continue
+        hit_words = first_words[None, hits]
+        if law.words_per_draw > 1:
+            further_words = bits.words(law.words_per_draw - 1, hits.size)
+            hit_words = np.concatenate([hit_words, further_words])
+        contenders = np.concatenate([contenders, hits + chunk.start])
+        random_words = np.concatenate([random_words, hit_words], axis=1)
+        if contenders.size < count:
+            continue
+        low, high = noisy_bounds(answers[contenders] - largest, law.bounds(random_words))
+        bar = _at_rank(low, count)
+        reaches_bar = high >= bar
+        contenders = contenders[reaches_bar]
+        random_words = random_words[:, reaches_bar]
+    return contenders, random_words
+
+
+def _growing_chunks(size: int, first_chunk: int) -> Iterator[slice]:
+    """Slices of `size` answers. The first is short, so that the bar rises before chunks grow."""
     start = 0
-    while start < answers.size:
-        chunk = answers[start : start + size]
-        first = bits.words(chunk.size)
-        hits = _may_reach(law, first, bar, chunk - best)
-        if hits.size:
-            drawn = first[None, hits]
-            if law.words_per_draw > 1:
-                drawn = np.concatenate([drawn, bits.words(law.words_per_draw - 1, hits.size)])
-            contenders = np.concatenate([contenders, hits + start])
-            words = np.concatenate([words, drawn], axis=1)
-            if contenders.size >= need:
-                low, high = noisy_bounds(answers[contenders] - best, law.bounds(words))
-                bar = float(np.partition(low, -need)[-need])
-                contenders, words = contenders[high >= bar], words[:, high >= bar]
-        start, size = start + size, min(2 * size, _CHUNK)  # the bar rises before chunks grow
-    return contenders, words
+    length = first_chunk
+    while start < size:
+        yield slice(start, start + length)
+        start += length
+        length = min(2 * length, _CHUNK)
 
 
-def _may_reach(law: RealLaw, words: Words, bar: float, offsets: Integers) -> Integers:
+def _at_rank(numbers: Floats, rank: int) -> float:
+    """The number at a rank, from 1 for the largest."""
+    return float(np.partition(numbers, -rank)[-rank])
+
+
+def _may_reach(law: RealLaw, random_words: Words, bar: float, offsets: Integers) -> Integers:
     """The indices at which an offset plus its noise may reach the bar; none is missed.
 
     Noise beyond x needs E·scale > x − overshoot. So m < 2^63·e^(−x/scale) and, with two signs, a
     top bit of 0. A block of answers has one limit on m, that of its largest offset. All roundings
     are in the direction that misses none.
     """
-    blocks = np.maximum.reduceat(offsets, np.arange(0, offsets.size, _BLOCK)).astype(np.float64)
-    beyond = bar - blocks - (abs(bar) + np.abs(blocks)) * 2.0**-48
-    beyond -= float(law.overshoot) * (1 + 2.0**-48)
-    exponent = np.maximum(beyond, 0.0) * ((1 - 2.0**-40) / float(law.scale))
+    block_starts = np.arange(0, offsets.size, _BLOCK)
+    largest = np.maximum.reduceat(offsets, block_starts).astype(np.float64)
+    rounding = (abs(bar) + np.abs(largest)) * 2.0**-48
+    overshoot = float(law.overshoot) * (1 + 2.0**-48)
+    size_needed = bar - largest - rounding - overshoot
+    exponent = np.maximum(size_needed, 0.0) * ((1 - 2.0**-40) / float(law.scale))
     chance = np.minimum(np.exp(-exponent) * (1 + 2.0**-30), 1.0)
     limits = (chance * 2.0**63).astype(np.uint64) + np.uint64(2)
     if law.signed:
         limits[exponent == 0] = _ALL_BITS  # negative noise may be enough
     else:
-        words = words & LOW_MASK
-    return np.flatnonzero(words <= np.repeat(limits, _BLOCK)[: words.size])
+        random_words = random_words & LOW_MASK
+    answer_limits = np.repeat(limits, _BLOCK)[: random_words.size]
+    return np.flatnonzero(random_words <= answer_limits)
 
 
-def noisy_bounds(offsets: Integers, ends: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """Floats that enclose offset + noise, from the ends of the noise; roundings are included."""
-    (low, high), whole = ends, offsets.astype(np.float64)
-    slack = (np.abs(whole) + np.abs(low)) * 2.0**-50
-    return whole + low - slack, whole + high + slack
+def noisy_bounds(offsets: Integers, noise_bounds: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    """Floats that enclose offset + noise, from bounds of the noise; roundings are included."""
+    low, high = noise_bounds
+    float_offsets = offsets.astype(np.float64)
+    slack = (np.abs(float_offsets) + np.abs(low)) * 2.0**-50
+    return float_offsets + low - slack, float_offsets + high + slack
 
 
 def ranked(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Flags]:
     """Rank enclosed numbers row by row: the best k, their leads, and whether this is certain."""
     order, low, high, certain = in_order(low, high, min(k + 1, low.shape[1]))
-    least = np.floor(low[:, :-1] - high[:, -1:])
-    most = np.floor(high[:, :-1] - low[:, -1:])
-    certain &= (least == most).all(axis=1)
+    least_leads = np.floor(low[:, :-1] - high[:, -1:])
+    most_leads = np.floor(high[:, :-1] - low[:, -1:])
+    certain &= (least_leads == most_leads).all(axis=1)
     # Uncertain rows may hold infinities; the caller replaces them. This is a copy, because a view
     # would keep the whole ranking in memory.
-    return order[:, :k].copy(), least.astype(np.int64), certain
+    return order[:, :k].copy(), least_leads.astype(np.int64), certain
 
 
 def ranked_to_line(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Flags]:
@@ -594,47 +659,41 @@ def ranked_to_line(low: Floats, high: Floats, k: int) -> tuple[Integers, Integer
     line = low.shape[1] - 1
     order, low, high, certain = in_order(low, high, min(k, line) + 1)
     is_line = order == line
-    ends = np.where(is_line.any(axis=1), is_line.argmax(axis=1), order.shape[1] - 1)[:, None]
-    least = np.floor(low - np.take_along_axis(high, ends, axis=1))
-    most = np.floor(high - np.take_along_axis(low, ends, axis=1))
+    last_rank = order.shape[1] - 1
+    ends = np.where(is_line.any(axis=1), is_line.argmax(axis=1), last_rank)[:, None]
+    least_leads = np.floor(low - np.take_along_axis(high, ends, axis=1))
+    most_leads = np.floor(high - np.take_along_axis(low, ends, axis=1))
     wins = np.arange(order.shape[1]) < ends
-    certain &= ((least == most) | ~wins).all(axis=1)
-    indices, leads = np.where(wins, order, -1), np.where(wins, least, 0.0).astype(np.int64)
+    certain &= ((least_leads == most_leads) | ~wins).all(axis=1)
+    indices = np.where(wins, order, -1)
+    leads = np.where(wins, least_leads, 0.0).astype(np.int64)
     return indices[:, :-1].copy(), leads[:, :-1].copy(), certain
 
 
-def in_order(low: Floats, high: Floats, need: int) -> tuple[Integers, Floats, Floats, Flags]:
-    """Indices of the top `need` of each row in order, with bounds; and which rows are certain."""
-    runs, n = low.shape
-    starts = np.arange(runs)[:, None] * n  # of rows; indexing is fastest on flat arrays
-    best = np.argpartition(low, n - need, axis=1)[:, n - need :] + starts
+def in_order(low: Floats, high: Floats, count: int) -> tuple[Integers, Floats, Floats, Flags]:
+    """Indices of the top `count` of each row in order, with bounds; and which rows are certain."""
+    runs, columns = low.shape
+    rows = np.arange(runs)[:, None]
+    row_starts = rows * columns  # indexing is fastest on flat arrays
+    best = np.argpartition(low, columns - count, axis=1)[:, columns - count :] + row_starts
     ranks = np.argsort(-low.take(best), axis=1)
-    order = best.take(ranks + starts // n * need)
-    # A row is decided if each of the best `need` is certainly above all that are ranked after it.
+    order = best.take(ranks + rows * count)
+    ranked_low = low.take(order)
+    ranked_high = high.take(order)
+    # A row is decided if each of the best `count` is certainly above all that are ranked after it.
     others = high.copy()
     others.put(best, -np.inf)
-    low, high = low.take(order), high.take(order)
-    after = np.concatenate([high[:, 1:], others.max(axis=1, keepdims=True)], axis=1)
-    rest = np.maximum.accumulate(after[:, ::-1], axis=1)[:, ::-1]
-    certain: Flags = np.logical_and.reduce(low > rest, axis=1)
-    return order - starts, low, high, certain
-
-
-# --------------------------------------------------------------------------------------------------
-# Noisy Top-K on grouped answers: many answers with the same value cost no more than a few.
-#
-# Of m answers with one value, only the k + 1 largest noises can matter. These are drawn directly
-# from their law. With V₁, V₂, … uniform, the largest of m uniforms is V₁^(1/m), the next is this
-# times V₂^(1/(m−1)), and so on; the noise is the law's quantile of them. So the count of counts of
-# a table is enough for a selection, for any number of items. The result has the same law as a
-# selection from all answers one by one, including ties and gaps.
-#
-# Like every draw, these are real numbers refined on demand. Floats enclose them; if floats overlap,
-# the program decides on decimals and further bits.
+    highest_other = others.max(axis=1, keepdims=True)
+    following = np.concatenate([ranked_high[:, 1:], highest_other], axis=1)
+    highest_after = np.maximum.accumulate(following[:, ::-1], axis=1)[:, ::-1]
+    certain: Flags = np.logical_and.reduce(ranked_low > highest_after, axis=1)
+    return order - row_starts, ranked_low, ranked_high, certain
 
 
 _STRETCH = 256
+"""How many numbers are added up before the sums are."""
 _GROWTH = 8
+"""If a group needs more draws, their number grows by an eighth."""
 
 
 class GroupedSelection(NamedTuple):
@@ -651,25 +710,47 @@ class GroupedSelection(NamedTuple):
 def select_grouped(
     program: Ranked, values: Integers, sizes: Integers, bits: Bits, line: int | None = None
 ) -> GroupedSelection:
-    """Run the program once on answers given as values, with the number of answers for each."""
+    """Run the program once on answers given as values, with the number of answers for each.
+
+    Many answers with the same value cost no more than a few: of m answers with one value, only the
+    k + 1 largest noises can matter. These are drawn directly from their law. With V₁, V₂, …
+    uniform, the largest of m uniforms is V₁^(1/m), the next is this times V₂^(1/(m−1)), and so on;
+    the noise is the law's quantile of them. So the count of counts of a table is enough for a
+    selection, for any number of items. The result has the same law as a selection from all answers
+    one by one, including ties and gaps.
+
+    Like every draw, these are real numbers refined on demand. Floats enclose them; if floats
+    overlap, the program decides on decimals and further bits.
+    """
     law = require_memoryless(program.law, "for grouped answers")
     if not values.size:  # there is only the line
-        return GroupedSelection(values, values, values)
+        nobody = np.empty(0, dtype=np.int64)
+        return GroupedSelection(groups=nobody, places=nobody, leads=nobody)
     tops = Tops(law, program.k, values, sizes, bits)
-    ends, exact, rank = (tops.low, tops.high), tops.exact(), ranked
+    low = tops.low
+    high = tops.high
+    draws = tops.exact()
+    rank = ranked
     if line is not None:
-        words, over = bits.words(law.words_per_draw, 1), np.array([line - int(values.max())])
-        own = noisy_bounds(over, law.bounds(words))
-        ends = np.append(ends[0], own[0]), np.append(ends[1], own[1])
-        exact, rank = chain(exact, law.reals(words, bits)), ranked_to_line
-    (indices,), (leads,), (is_certain,) = rank(ends[0][None], ends[1][None], program.k)
-    count = np.count_nonzero(indices >= 0)
-    winners, whole = indices[:count], leads[:count]
-    if not is_certain:
-        told = program.run(values[tops.groups].tolist(), RealNoise(exact))
-        winners, whole = (np.array(each, dtype=np.int64) for each in told)
+        line_words = bits.words(law.words_per_draw, 1)
+        line_offset = np.array([line - int(values.max())])
+        line_low, line_high = noisy_bounds(line_offset, law.bounds(line_words))
+        low = np.append(low, line_low)
+        high = np.append(high, line_high)
+        draws = chain(draws, law.reals(line_words, bits))
+        rank = ranked_to_line
+    indices, leads, certain = rank(low[None], high[None], program.k)  # one row
+    if certain[0]:
+        count = np.count_nonzero(indices >= 0)
+        winners = indices[0, :count]
+        winner_leads = leads[0, :count]
+    else:
+        answers = values[tops.groups].tolist()
+        exact_winners, exact_leads = program.run(answers, RealNoise(draws))
+        winners = np.array(exact_winners, dtype=np.int64)
+        winner_leads = np.array(exact_leads, dtype=np.int64)
     groups = tops.groups[winners]
-    return GroupedSelection(groups, places_of(groups, sizes, bits), whole)
+    return GroupedSelection(groups, places_of(groups, sizes, bits), winner_leads)
 
 
 class Tops:
@@ -691,118 +772,158 @@ class Tops:
         line: int | None = None,
         at_first: int = 1,
     ) -> None:
-        self._law, self._bits, self._sizes = law, bits, sizes
-        need = min(k + 1, int(sizes.sum()))
-        offsets = values - values.max()
-        self.groups = self._positions = np.empty(0, dtype=np.int64)
-        self.low, self.high = np.empty(0), np.empty(0)
+        self._law = law
+        self._sizes = sizes
+        self._bits = bits
+        self._needed = min(k + 1, int(sizes.sum()))
         self._blocks: list[tuple[Integers, Words]] = []
-        sums = np.zeros((2, sizes.size))  # they enclose −ln of the last uniform so far
-        active, position = np.arange(sizes.size), 0
-        bar = -math.inf if line is None else float(line - int(values.max()))
-        while active.size and position < need:
-            missing = need - self.low.size
-            count = -(-missing // active.size) if missing > 0 else max(1, position // _GROWTH)
-            count = min(count, need - position, int(sizes[active].min()) - position)
-            if line is not None:
-                count = min(count, max(at_first, position))
-            words = bits.words(count, active.size)
-            self._blocks.append((active, words))
+        self._positions = np.empty(0, dtype=np.int64)
+        self.groups = np.empty(0, dtype=np.int64)
+        self.low = np.empty(0)
+        self.high = np.empty(0)
+        largest = int(values.max())
+        offsets = values - largest
+        if line is None:
+            self._draw(offsets, bar=-math.inf, at_first=None)
+        else:
+            self._draw(offsets, bar=float(line - largest), at_first=at_first)
+
+    def _draw(self, offsets: Integers, bar: float, at_first: int | None) -> None:
+        """Draw the answers of all groups that are *active*: the next one may reach the bar."""
+        sums = np.zeros((2, offsets.size))  # they enclose −ln of the last uniform so far
+        active = np.arange(offsets.size)
+        position = 0
+        while active.size and position < self._needed:
+            count = self._next_count(active, position, at_first)
             positions = np.arange(position, position + count)[:, None]
-            reached = sums_of_waits(sums[:, active], words, sizes[active] - positions)
-            sums[:, active] = reached[:, -1]
-            low, high = noisy_bounds(offsets[active], law.quantile_bounds(reached))
-            self.groups = np.append(self.groups, np.broadcast_to(active, low.shape))
-            self._positions = np.append(self._positions, np.broadcast_to(positions, low.shape))
-            self.low, self.high = np.append(self.low, low), np.append(self.high, high)
-            if self.low.size >= need:
-                bar = max(bar, float(np.partition(self.low, -need)[-need]))
-            kept = self.high >= bar
-            self.groups, self._positions = self.groups[kept], self._positions[kept]
-            self.low, self.high = self.low[kept], self.high[kept]
+            random_words = self._bits.words(count, active.size)
+            self._blocks.append((active, random_words))
+            remaining = self._sizes[active] - positions
+            waits = sums_of_waits(sums[:, active], random_words, remaining)
+            sums[:, active] = waits[:, -1]
+            low, high = noisy_bounds(offsets[active], self._law.quantile_bounds(waits))
+            self._append(active, positions, low, high)
+            if self.low.size >= self._needed:
+                bar = max(bar, _at_rank(self.low, self._needed))
+            self._remove_below(bar)
             # If a group's last answer is certainly too low, its later ones are lower still.
             position += count
-            active = active[(high[-1] >= bar) & (sizes[active] > position)]
+            active = active[(high[-1] >= bar) & (self._sizes[active] > position)]
+
+    def _next_count(self, active: Integers, position: int, at_first: int | None) -> int:
+        """How many answers of each active group come next, after those before a position."""
+        count = max(1, position // _GROWTH)
+        missing = self._needed - self.low.size
+        if missing > 0:
+            count = -(-missing // active.size)  # rounded up
+        if at_first is not None:
+            count = min(count, max(at_first, position))
+        smallest_group = int(self._sizes[active].min())
+        return min(count, self._needed - position, smallest_group - position)
+
+    def _append(self, groups: Integers, positions: Integers, low: Floats, high: Floats) -> None:
+        """Add noisy answers: one row for each position, and one column for each group."""
+        self.groups = np.append(self.groups, np.broadcast_to(groups, low.shape))
+        self._positions = np.append(self._positions, np.broadcast_to(positions, low.shape))
+        self.low = np.append(self.low, low)
+        self.high = np.append(self.high, high)
+
+    def _remove_below(self, bar: float) -> None:
+        """Remove the noisy answers that are certainly below a bar."""
+        reaches_bar = self.high >= bar
+        self.groups = self.groups[reaches_bar]
+        self._positions = self._positions[reaches_bar]
+        self.low = self.low[reaches_bar]
+        self.high = self.high[reaches_bar]
 
     def exact(self) -> Iterator[Refined]:
         """The noise of each contender. Call this only once, because it draws further bits."""
-        words: defaultdict[int, list[int]] = defaultdict(list)
+        words_by_group: defaultdict[int, list[int]] = defaultdict(list)
         for groups, block in self._blocks:
-            for group, own in zip(groups.tolist(), block.T.tolist(), strict=True):
-                words[group] += own
-        draws = {
-            group: top_draws(self._law, int(self._sizes[group]), own, self._bits)
-            for group, own in words.items()
-        }
+            for group, column in zip(groups.tolist(), block.T.tolist(), strict=True):
+                words_by_group[group] += column
+        draws_by_group = {}
+        for group, random_words in words_by_group.items():
+            size = int(self._sizes[group])
+            draws_by_group[group] = top_draws(self._law, size, random_words, self._bits)
         for group, position in zip(self.groups.tolist(), self._positions.tolist(), strict=True):
-            yield draws[group][position]
+            yield draws_by_group[group][position]
 
 
-def sums_of_waits(start: Floats, words: Words, left: Integers) -> Floats:
-    """Enclosed cumulative sums of E/left (E unit exponentials), from an enclosed start.
+def sums_of_waits(start: Floats, random_words: Words, remaining: Integers) -> Floats:
+    """Enclosed cumulative sums of E/remaining (E unit exponentials), from an enclosed start.
 
     Lower and upper ends are along the first axis, sums along the second. Numbers are added up in
     stretches, and then whole stretches, so there are few roundings.
     """
-    sums: Floats = np.array(exponential_bounds(1.0, words))
-    sums /= left
-    for at in range(0, len(words), _STRETCH):
-        stretch = sums[:, at : at + _STRETCH]
+    count = len(random_words)
+    sums: Floats = np.array(exponential_bounds(1.0, random_words))
+    sums /= remaining
+    sum_before = start
+    for first in range(0, count, _STRETCH):
+        stretch = sums[:, first : first + _STRETCH]
         np.cumsum(stretch, axis=1, out=stretch)
-        stretch += start[:, None]
-        start = stretch[:, -1]
-    slack = (min(len(words), _STRETCH) + len(words) / _STRETCH + 8) * 2.0**-52
+        stretch += sum_before[:, None]
+        sum_before = stretch[:, -1]
+    slack = (min(count, _STRETCH) + count / _STRETCH + 8) * 2.0**-52
     sums[0] *= 1 - slack
     sums[1] *= 1 + slack
     return sums
 
 
-def top_draws(law: Quantiles, size: int, words: Sequence[int], bits: Bits) -> list[Refined]:
+def top_draws(law: Quantiles, size: int, random_words: Sequence[int], bits: Bits) -> list[Refined]:
     """The largest of `size` draws, one for each word, as real numbers refined on demand.
 
     Each is a quantile of the law at a uniform. From one draw to the next, −ln of the uniform grows
     by a unit exponential divided by the number of draws that are left.
     """
-    uniforms = [Uniform.of_word(word, bits) for word in words]
+    uniforms = [Uniform.of_word(word, bits) for word in random_words]
+    zero: Enclosure = (Fraction(0), Fraction(0))
+    sums_by_level: defaultdict[int, list[Enclosure]] = defaultdict(lambda: [zero])
+
+    def sum_of_waits(position: int, level: int) -> Enclosure:
+        """−ln of the uniform at a position; sums are extended as far as this."""
+        sums = sums_by_level[level]
+        for index in range(len(sums) - 1, position + 1):
+            low, high = sums[index]
+            wait_low, wait_high = uniforms[index].exponential(level + 1)
+            remaining = size - index
+            low += wait_low / remaining
+            high += wait_high / remaining
+            bits_of_fraction = 64 * (level + 3) + remaining.bit_length()
+            sums.append(_rounded_outwards(low, high, bits_of_fraction))
+        return sums[position + 1]
 
     @cache
-    def sums(level: int) -> list[Enclosure]:
-        return [(Fraction(0), Fraction(0))]
-
-    def sum_of(place: int, level: int) -> Enclosure:
-        """−ln of a uniform, rounded outwards: exact fractions would get longer and longer."""
-        known = sums(level)
-        for at in range(len(known) - 1, place + 1):
-            (low, high), left = known[at], size - at
-            near, far = uniforms[at].exponential(level + 1)
-            fine = 1 << 64 * (level + 3) + left.bit_length()
-            low, high = low + near / left, high + far / left
-            ends = Fraction(math.floor(low * fine), fine), Fraction(math.ceil(high * fine), fine)
-            known.append(ends)
-        return known[place + 1]
-
-    @cache
-    def draw(place: int, level: int) -> Enclosure:
+    def draw(position: int, level: int) -> Enclosure:
         """Rationals below and above a draw; 64 more bits at each level."""
-        while not sum_of(place, level)[0]:  # the size of the draw is not bounded yet
+        while not sum_of_waits(position, level)[0]:  # the size of the draw is not bounded yet
             level += 1
-        low, high = sum_of(place, level)
+        low, high = sum_of_waits(position, level)
         digits = 40 * (level + 2)
         slack = law.scale / 10 ** (digits // 2)
-        return (
-            law.scale * law.exact_quantile(high, digits) - slack,
-            law.scale * law.exact_quantile(low, digits) + slack,
-        )
+        lower_end = law.scale * law.exact_quantile(high, digits)
+        upper_end = law.scale * law.exact_quantile(low, digits)
+        return lower_end - slack, upper_end + slack
 
-    return [partial(draw, place) for place in range(len(uniforms))]
+    return [partial(draw, position) for position in range(len(uniforms))]
+
+
+def _rounded_outwards(low: Fraction, high: Fraction, bits_of_fraction: int) -> Enclosure:
+    """The ends with this many bits after the point: exact sums would get longer and longer."""
+    denominator = 1 << bits_of_fraction
+    return (
+        Fraction(math.floor(low * denominator), denominator),
+        Fraction(math.ceil(high * denominator), denominator),
+    )
 
 
 def places_of(groups: Integers, sizes: Integers, bits: Bits) -> Integers:
     """A uniform index in its group for every winner; all are distinct."""
-    winners: dict[int, list[int]] = {}
+    ranks_by_group: defaultdict[int, list[int]] = defaultdict(list)
     for rank, group in enumerate(groups.tolist()):
-        winners.setdefault(group, []).append(rank)
+        ranks_by_group[group].append(rank)
     places = np.empty(groups.size, dtype=np.int64)
-    for group, own in winners.items():
-        places[own] = bits.distinct(len(own), int(sizes[group]))
+    for group, ranks in ranks_by_group.items():
+        places[ranks] = bits.distinct(len(ranks), int(sizes[group]))
     return places

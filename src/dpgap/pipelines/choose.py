@@ -24,7 +24,7 @@ from fractions import Fraction
 from dpgap.budget.cost import equal_part, split
 from dpgap.data.private_counts import CountsByGroup, PrivateCounts
 from dpgap.exact.grid import Grid
-from dpgap.mechanisms.histogram import NoisyHistogram, Wanted
+from dpgap.mechanisms.histogram import Cutoff, NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.routes import ExpectedErrors, HistogramRoute, HybridRoute, measurement_of
@@ -164,9 +164,9 @@ def _histogram(question: Question, facts: PublicFacts) -> HistogramRoute:
     )
     line = _line(question, facts)
     if not facts.unknown:
-        return HistogramRoute(histogram, Wanted(question.k, line), method=question.method)
+        return HistogramRoute(histogram, Cutoff(question.k, line), method=question.method)
     line = max(histogram.line_for(question.delta), line or 0)
-    return HistogramRoute(histogram, Wanted(question.k, line), question.delta, question.method)
+    return HistogramRoute(histogram, Cutoff(question.k, line), question.delta, question.method)
 
 
 def _for_unknown_items(question: Question, facts: PublicFacts) -> HistogramRoute | HybridRoute:

@@ -19,10 +19,16 @@ audit; `audit` audits any function; `addresses` finds the user's own by name.
 
 from dpgap.exact.laws import ExponentialNoise, GeometricNoise, LaplaceNoise, StaircaseNoise
 from dpgap.proof.audit import AuditResult, audit
-from dpgap.proof.checker.alignment import check
 from dpgap.proof.checker.numbers import BadProgram, Violation
-from dpgap.proof.checker.proving import Counterexample, Proof, prove, replay, search
-from dpgap.proof.every.theorems import Stepwise, prove_every
+from dpgap.proof.checker.points import check
+from dpgap.proof.checker.proving import (
+    Counterexample,
+    Proof,
+    prove,
+    replay,
+    search,
+)
+from dpgap.proof.every.stepwise import Stepwise, prove_every
 
 __all__ = [
     "AuditResult",

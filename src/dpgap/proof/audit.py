@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 
 from dpgap.exact.parameters import many, or_none, positive_integer, rational, readable, require_made
-from dpgap.proof.auditing import searching
-from dpgap.proof.auditing.calling import Answers, Calls, frequency
-from dpgap.proof.auditing.searching import lower_bound
+from dpgap.proof.auditing import chances, searching
+from dpgap.proof.auditing.calling import Calls
+from dpgap.proof.auditing.chances import lower_bound
+from dpgap.proof.auditing.neighbours import Answers
+from dpgap.proof.auditing.sampling import frequency
 from dpgap.proof.checker.numbers import BadProgram, Exact, exact
 from dpgap.proof.checker.proving import stated_number
 
@@ -275,7 +277,7 @@ def audit(
     >>> audit(answered, epsilon="1/2", samples=10_000).rejected
     True
     """
-    searching.require_scipy()
+    chances.require_scipy()
     require_made(function)
     start = time.perf_counter()
     mechanism = getattr(function, "__self__", function)
@@ -316,9 +318,7 @@ def audit(
     suspicion = searching.search(calls, selection.pairs, calls_of_search, claimed, allowed_delta)
     runs = (sample_count - calls_of_search) // 2
     hits, hits_neighbour = _test_counts(calls, suspicion, runs)
-    p_value = searching.p_value(
-        hits, hits_neighbour, runs, claimed, allowed_delta, spare=level / 100
-    )
+    p_value = chances.p_value(hits, hits_neighbour, runs, claimed, allowed_delta, spare=level / 100)
     if p_value > level and not calls.returned:
         callee = "run" if hasattr(function, "run") else "function"
         raise ValueError(f"{callee} returned None in every call: does it return anything?")

@@ -27,12 +27,20 @@ from dpgap.pipelines.arrays import MeasuredAbove, measured_above, measured_top_k
 from dpgap.pipelines.routes import JointRoute, RankedRoute
 from dpgap.pipelines.tables import above, answer, top_k
 from dpgap.proof.audit import audit
-from dpgap.proof.auditing.searching import LEVEL, Audit
-from dpgap.proof.checker import proving
-from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING, Proof, prove
+from dpgap.proof.auditing.chances import LEVEL, Audit
+from dpgap.proof.checker import provers, proving, unknown_items
+from dpgap.proof.checker.proving import (
+    DIRECTIONS,
+    FALLING,
+    GENERAL,
+    RISING,
+    Proof,
+    prove,
+)
 from dpgap.proof.every.exponential import prove_joint, prove_one_sided
 from dpgap.proof.every.few_answers import prove_known_ranking, prove_measurement
-from dpgap.proof.every.steps import prove_known_stream, prove_steps, require_numbers
+from dpgap.proof.every.steps import prove_steps
+from dpgap.proof.every.streams import prove_known_stream, require_numbers
 from dpgap.proof.every.theorems import (
     EVERY,
     SHIPPED,
@@ -91,7 +99,7 @@ def _selection(
     return route.of(claims, Fraction(epsilon), Fraction(1)).selection
 
 
-def _prove_above(adaptive: bool, kind: str) -> list[proving.Theorem]:
+def _prove_above(adaptive: bool, kind: str) -> list[provers.Theorem]:
     """One step, with any units and limits; and the numbers of some of the selections."""
     pipeline = partial(MeasuredAbove, adaptive=adaptive, monotonic=kind != GENERAL)
     for k in (1, 2, 3, 5):
@@ -113,7 +121,7 @@ def _for_every_n(entry: CatalogueEntry) -> Callable[[], Proof] | None:
     return partial(judged, theorems, entry.variant, example=example)
 
 
-def _theorems_of(entry: CatalogueEntry) -> Callable[[], list[proving.Theorem]] | None:
+def _theorems_of(entry: CatalogueEntry) -> Callable[[], list[provers.Theorem]] | None:
     """The function that proves an entry for every n; None if there is none."""
     mechanism = entry.mechanism
     neighbours = entry.how.get("neighbours", GENERAL)
@@ -326,7 +334,7 @@ def _cut_by_a_line() -> Iterator[Case]:
     for n, k in _sizes(_WITH_MANY_PATHS):
         hybrid = HybridTopK(0, k, 1, monotonic=True)
         line = hybrid.line_for(Fraction(1, 10**6), n)
-        lone = partial(proving.check_lone_items, replace(hybrid, threshold=line), n, reach=n)
+        lone = partial(unknown_items.check_lone_items, replace(hybrid, threshold=line), n, reach=n)
         yield Case(HybridTopK.__name__, SHIPPED, "δ of unknown items", n, k, lone)
 
 

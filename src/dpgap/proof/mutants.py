@@ -33,9 +33,15 @@ from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
-from dpgap.proof.auditing.calling import frequency
-from dpgap.proof.auditing.searching import DELTA, EPSILON, Audit, lower_bound, lower_chance
-from dpgap.proof.checker import proving
+from dpgap.proof.auditing.chances import (
+    DELTA,
+    EPSILON,
+    Audit,
+    lower_bound,
+    lower_chance,
+)
+from dpgap.proof.auditing.sampling import frequency
+from dpgap.proof.checker import proving, unknown_items
 
 MUTANT = "mutant"
 ACCEPT = "accept"
@@ -133,13 +139,13 @@ class CatalogueEntry:
     def judge(self) -> proving.Proof:
         """Prove it, or refute it; by its δ if its event bounds δ."""
         if self._is_by_delta:
-            return proving.check_lone_items(self.mechanism, self.n, **self.how)
+            return unknown_items.check_lone_items(self.mechanism, self.n, **self.how)
         return proving.prove(self.mechanism, self.n, **self.how)
 
     def replay(self, example: proving.Counterexample) -> None:
         """Raise the `Violation` that is found at a counterexample's numbers."""
         if self._is_by_delta:
-            proving.require_delta(self.mechanism, len(example.answers), **self.how)
+            unknown_items.require_delta(self.mechanism, len(example.answers), **self.how)
         else:
             proving.replay(self.mechanism, example)
 
@@ -216,7 +222,6 @@ def integrate(function: Callable[[Any], Any], law: LaplaceNoise) -> float:
     return float((values.reshape(-1, _NODES) @ weights / 2).sum())
 
 
-# --------------------------------------------------------------------------------------------------
 # Sparse Vectors: which answers are above a noisy threshold?
 
 
@@ -375,7 +380,6 @@ def _streams() -> Entries:
     yield listed("sparse vector with one-sided noise", one_sided, n=3, k=2, ties=True)
 
 
-# --------------------------------------------------------------------------------------------------
 # Noisy Max and Top-K: which answer is the largest, and by how much?
 
 
@@ -477,7 +481,6 @@ def _rankings() -> Entries:
         yield listed("index-only top-k with ties", indices, n=4, k=k, ties=True)
 
 
-# --------------------------------------------------------------------------------------------------
 # Joint Top-K: which set of k answers is the top set, and by how much?
 
 
@@ -488,7 +491,7 @@ def _sets() -> Entries:
     yield listed("joint top-k by the margin, not halved", _joint(margin, 2), far, n=3, k=2)
 
     # It measures from the last answer kept in place of the first one left out.
-    nearest = "min([answers[i] for i in chosen if answers[i] > max(outside)] or [max(outside)])"
+    nearest = "min([answers[i] for i in members if answers[i] > max(outside)] or [max(outside)])"
     last_kept = _joint(edited(JointTopK, half_margin=[("max(outside)", nearest)]), 2)
     turned = Event((20, 5, 4), (20, 4, 5), lambda output: output[0] == (0, 1))
     yield listed("joint top-k with the margin to the wrong neighbour", last_kept, turned, n=3, k=2)
@@ -509,7 +512,6 @@ def _joint(kind: Any, k: int) -> Any:
     return altered(kind(k, 1), law=TWO)
 
 
-# --------------------------------------------------------------------------------------------------
 # Hybrid Top-K: which answers are the largest, as far as they are above a line?
 
 
@@ -520,7 +522,7 @@ def _hybrid(kind: Any, k: int, scale: int, **options: Any) -> Any:
 def _delta_of_more(self: Any, reach: int) -> Fraction:
     """The δ that this mutant claims: that of a threshold one step higher."""
     further = float(self.threshold - self.sensitivity) + 1
-    return reach * Fraction(proving.chance_to_reach(self.law, further, on_grid=True))
+    return reach * Fraction(unknown_items.chance_to_reach(self.law, further, on_grid=True))
 
 
 def _lined() -> Entries:
@@ -569,7 +571,6 @@ def _lined() -> Entries:
         yield listed("hybrid top-k with laplace noise", _hybrid(HybridTopK, k, 2 * k), n=2, k=k)
 
 
-# --------------------------------------------------------------------------------------------------
 # Adaptive Sparse Vectors: two branches, the first cheaper and harder to clear.
 
 
@@ -624,7 +625,6 @@ def _branching() -> Entries:
     yield listed("adaptive with any margins", adaptive, n=3, ties=True)
 
 
-# --------------------------------------------------------------------------------------------------
 # Measurements and noisy histograms: too little noise, noise for other neighbours, folded noise.
 
 

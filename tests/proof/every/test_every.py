@@ -12,10 +12,11 @@ from dpgap.exact.laws import NOISES
 from dpgap.exact.parameters import altered
 from dpgap.proof import BadProgram, LaplaceNoise, Violation, prove_every, replay
 from dpgap.proof.cases import EVERY, cases
-from dpgap.proof.checker import proving, symbolic
+from dpgap.proof.checker import provers, recording
 from dpgap.proof.every import few_answers
 from dpgap.proof.every.few_answers import prove_measurement
-from dpgap.proof.every.steps import prove_known_stream, require_fold, require_loop, require_numbers
+from dpgap.proof.every.folds import require_fold, require_loop
+from dpgap.proof.every.streams import prove_known_stream, require_numbers
 from dpgap.proof.every.theorems import shipped_for_every_n
 from dpgap.proof.mutants import catalogue
 from seams import quick_in
@@ -79,15 +80,15 @@ def test_mutants_are_refuted_with_numbers_to_replay_and_the_rest_is_proved(case)
 def _theorem(*failures, given=()):
     x = z3.Real("x")
     labelled = [(f"claim {i}", failure(x)) for i, failure in enumerate(failures)]
-    return symbolic.theorem("a small one", [hypothesis(x) for hypothesis in given], labelled)
+    return recording.theorem("a small one", [hypothesis(x) for hypothesis in given], labelled)
 
 
 def test_nothing_follows_from_a_contradiction():
     sound = _theorem(lambda x: x < 0, given=[lambda x: x > 1])
-    assert proving.close(sound).closed_by == ("z3", "cvc5")
+    assert provers.close(sound).closed_by == ("z3", "cvc5")
     empty = _theorem(lambda x: x < 0, given=[lambda x: x > 1, lambda x: x < 0])
     with pytest.raises(Violation, match="not closed"):
-        proving.close(empty)
+        provers.close(empty)
 
 
 PROVED_BY_FEW = {
@@ -99,7 +100,7 @@ PROVED_BY_FEW = {
 
 @pytest.mark.parametrize("each", PROVED_BY_FEW.values(), ids=lambda each: each.name)
 def test_hypotheses_that_contradict_each_other_prove_nothing(each, monkeypatch):
-    from dpgap.proof.checker.symbolic import Recording
+    from dpgap.proof.checker.recording import Recording
 
     def nowhere(self, name, low, high):
         number = self.unknown(name)
@@ -116,7 +117,7 @@ def test_hypotheses_that_contradict_each_other_prove_nothing(each, monkeypatch):
 
 def test_a_claim_that_can_fail_is_not_closed():
     with pytest.raises(Violation, match="z3: contradicted, cvc5: contradicted"):
-        proving.close(_theorem(lambda x: x < 2, given=[lambda x: x > 1]))
+        provers.close(_theorem(lambda x: x < 2, given=[lambda x: x > 1]))
 
 
 @pytest.mark.parametrize(
@@ -125,17 +126,17 @@ def test_a_claim_that_can_fail_is_not_closed():
 )
 def test_one_prover_is_enough_unless_the_other_contradicts(other, closed, monkeypatch):
     sound = _theorem(lambda x: x < 0, given=[lambda x: x > 1])
-    both = {"z3": proving.ask_z3, "other": lambda text: other}
-    monkeypatch.setattr(proving, "PROVERS", both)
+    both = {"z3": provers.ask_z3, "other": lambda text: other}
+    monkeypatch.setattr(provers, "PROVERS", both)
     if closed:
-        assert proving.close(sound).closed_by == ("z3",)
+        assert provers.close(sound).closed_by == ("z3",)
         return
     with pytest.raises(Violation, match="other: contradicted"):
-        proving.close(sound)
+        provers.close(sound)
 
 
 def test_a_path_that_was_left_out_is_noticed(monkeypatch):
-    from dpgap.proof.checker.symbolic import Recording
+    from dpgap.proof.checker.recording import Recording
 
     def forgetful(self):
         found = path_condition(self)
@@ -147,7 +148,7 @@ def test_a_path_that_was_left_out_is_noticed(monkeypatch):
     (found,) = prove_known_stream(dpgap.SparseVector(0, 2, 1), "general")
     assert found.labels[-1] == "another path"
     with pytest.raises(Violation, match="contradicted"):
-        proving.close(found)
+        provers.close(found)
 
 
 class Counting(dpgap.SparseVector):

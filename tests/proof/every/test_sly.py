@@ -16,7 +16,7 @@ import dpgap
 from dpgap.exact.laws import GeometricNoise
 from dpgap.proof import BadProgram, LaplaceNoise, Stepwise, Violation, prove_every
 from dpgap.proof.every.few_answers import prove_measurement, prove_ranking
-from dpgap.proof.every.steps import prove_known_stream, prove_stream
+from dpgap.proof.every.streams import prove_known_stream, prove_stream
 
 
 class RemembersInADefault(Above):

@@ -11,7 +11,6 @@ private either, but a better alignment may exist.
 """
 
 import itertools
-import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,29 +18,28 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from dpgap.exact.laws import Law, MemorylessLaw, Scalar, require_law
+from dpgap.exact.laws import Law, Scalar, require_law
 from dpgap.exact.parameters import (
     many,
     positive_integer,
     positive_rational,
     require_made,
 )
-from dpgap.proof.checker import alignment
-from dpgap.proof.checker.alignment import Draws, NoiseSource, ReadOnly, Replayed, check
+from dpgap.proof.checker import alignment, cycles, points
 from dpgap.proof.checker.numbers import (
     BadNoise,
     BadProgram,
     Exact,
     Violation,
     exact,
-    require_open,
 )
+from dpgap.proof.checker.points import check
+from dpgap.proof.checker.programs import require_open
+from dpgap.proof.checker.provers import PROVERS, Closing
 
 if TYPE_CHECKING:
     from dpgap.proof.checker.symbolic import Paths
@@ -99,96 +97,6 @@ class Counterexample:
             lines.append(f"cost      {self.cost}")
         lines += [f"{name} = {value}" for name, value in self.parameters.items()]
         return "\n".join(lines)
-
-
-# --------------------------------------------------------------------------------------------------
-# A theorem: hypotheses, and claims that follow from them. Two provers judge it: z3 and cvc5.
-#
-# It is written as SMT-LIB. The first question is whether the hypotheses can hold: a contradiction
-# would prove every claim. Every other question is whether a claim can fail. Each prover reads the
-# same text, and answers each question with "sat", "unsat" or "unknown".
-
-
-_SECONDS_FOR_A_QUESTION = 30
-
-
-@lru_cache(maxsize=1024)  # several mechanisms rest on the same lemmas
-def ask_z3(text: str) -> list[str]:
-    """The answers of z3."""
-    import z3  # takes its time to load
-
-    context = z3.Context()
-    limit = f"(set-option :timeout {_SECONDS_FOR_A_QUESTION * 1000})\n"
-    return str(z3.Z3_eval_smtlib2_string(context.ref(), limit + text)).split()
-
-
-@lru_cache(maxsize=1024)
-def ask_cvc5(text: str) -> list[str]:
-    """The answers of cvc5."""
-    import cvc5  # takes its time to load
-
-    solver = cvc5.Solver(cvc5.TermManager())
-    solver.setOption("incremental", "true")
-    solver.setOption("tlimit-per", str(_SECONDS_FOR_A_QUESTION * 1000))
-    parser = cvc5.InputParser(solver)
-    parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, text, "theorem")
-    names = parser.getSymbolManager()
-    verdicts = ""
-    while not (command := parser.nextCommand()).isNull():
-        verdicts += command.invoke(solver, names)
-    return verdicts.split()
-
-
-PROVERS: Mapping[str, Callable[[str], list[str]]] = {"z3": ask_z3, "cvc5": ask_cvc5}
-CLOSED = "closed"
-OPEN = "open"
-CONTRADICTED = "contradicted"
-
-
-@dataclass(frozen=True, slots=True)
-class Theorem:
-    """A theorem as text; `labels` name its claims, in order."""
-
-    name: str
-    labels: tuple[str, ...]
-    text: str
-
-    @property
-    def file_name(self) -> str:
-        """A file name made from the theorem's name."""
-        return re.sub(r"[^a-z0-9]+", "-", self.name.casefold()).strip("-") + ".smt2"
-
-    def judged_by(self, ask: Any) -> str:
-        """The verdict of one prover."""
-        verdicts = ask(self.text)
-        expected = ["sat"] + ["unsat"] * len(self.labels)
-        if verdicts == expected:
-            return CLOSED
-        if len(verdicts) == len(expected):
-            for verdict, expected_verdict in zip(verdicts, expected, strict=True):
-                if verdict != expected_verdict and verdict in ("sat", "unsat"):
-                    return CONTRADICTED
-        return OPEN
-
-
-class Closing(NamedTuple):
-    """A theorem, and the provers that closed it; all were asked, and none contradicts it."""
-
-    theorem: Theorem
-    closed_by: tuple[str, ...]
-
-
-def close(theorem: Theorem) -> Closing:
-    """Ask every prover; a theorem that none closes, or that one contradicts, is a violation."""
-    verdicts = {name: theorem.judged_by(ask) for name, ask in PROVERS.items()}
-    closed_by = tuple(name for name, verdict in verdicts.items() if verdict == CLOSED)
-    if CONTRADICTED in verdicts.values() or not closed_by:
-        text = ", ".join(f"{name}: {verdict}" for name, verdict in verdicts.items())
-        raise Violation("provers", f"{theorem.name}: not closed ({text})")
-    return Closing(theorem, closed_by)
-
-
-# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +265,7 @@ def _explore(
     if hasattr(built, "unalign"):
         anew = partial(deepcopy, deepcopy(built))
     answers, neighbour = _confined_answers(paths, kind, claim)
-    dependence = alignment.Dependence()
+    dependence = cycles.Dependence()
     violation: Violation | None = None
     on_path = partial(alignment.trial, anew=anew)
     if only_align:
@@ -410,7 +318,7 @@ def _prove(mechanism: Any, kind: str, claim: _ProofClaim) -> Proof:
     paths, cycle, violation = _explore(mechanism, kind, claim)
     example = None
     if cycle:
-        violation = Violation("acyclic", alignment.cycle_message(cycle))
+        violation = Violation("acyclic", cycles.cycle_message(cycle))
     elif violation is not None and violation.condition != "grid":  # no point is off the grid
         example = _with_shifts(mechanism, _counterexample(paths.point(), claim.n))
     seconds = time.perf_counter() - start
@@ -438,7 +346,7 @@ def _with_shifts(mechanism: Any, example: Counterexample) -> Counterexample:
     """The counterexample with its shifts and their cost, unless the alignment fails there."""
     built = _build(mechanism, example.parameters.__getitem__)
     with suppress(Violation, BadNoise, BadProgram):
-        shifts, cost = alignment.shifts_at(built, example.answers, example.neighbour, example.noise)
+        shifts, cost = points.shifts_at(built, example.answers, example.neighbour, example.noise)
         any_noise = (Fraction(0),) * (len(shifts) - len(example.noise))
         return replace(example, noise=example.noise + any_noise, shifts=shifts, cost=cost)
     return example
@@ -450,7 +358,6 @@ def replay(mechanism: Any, example: Counterexample, *, epsilon: Scalar = None) -
     check(built, example.answers, example.neighbour, example.noise, epsilon=epsilon)
 
 
-# --------------------------------------------------------------------------------------------------
 # Look for a violation at many points: for more answers than a proof can take.
 #
 # Hypothesis generates answers, neighbours and noise, all in exact fractions. If a condition fails,
@@ -519,79 +426,3 @@ def search(
     except Violation:
         return findings[-1]
     return None
-
-
-# --------------------------------------------------------------------------------------------------
-# Unknown items: does the threshold exclude the items of only one unit, except with probability δ?
-#
-# 1. An item whose noisy answer is below the noisy threshold does not change the output: with it and
-#    without it, on the same noise, the output is the same. This is proved on all paths.
-# 2. So the probability that items of only one unit show is at most the probability that one of
-#    them, with an answer of at most Δ, reaches the noisy threshold. This is compared with δ.
-#
-# If draws are whole numbers, an item may be *at* the threshold, and "reaches" means ≥.
-
-
-_SLACK = 1e-9
-"""The relative error that floats may have."""
-_NODES = 40
-
-
-def check_lone_items(mechanism: Any, n: int, *, reach: int = 1, on_grid: bool = False) -> Proof:
-    """Check the δ of a mechanism on n answers, of which the last is one unit's own."""
-    start = time.perf_counter()
-    neighbours = "one unit's own"
-    try:
-        require_kept_out(mechanism, n, ties=on_grid)
-        require_delta(mechanism, reach, on_grid=on_grid)
-    except Violation as violation:
-        numbers = {"threshold": mechanism.threshold, "delta": mechanism.delta(reach)}
-        example = Counterexample((mechanism.sensitivity,) * reach, (), (), numbers)
-        seconds = time.perf_counter() - start
-        return Proof(
-            REFUTED, neighbours, violation.condition, violation.message, example, 0, seconds
-        )
-    seconds = time.perf_counter() - start
-    return Proof(CHECKED, neighbours, None, "see docs/hybrid-top-k.md", None, 0, seconds)
-
-
-def require_delta(mechanism: Any, reach: int, *, on_grid: bool = False) -> None:
-    """Raise a violation if δ is less than the probability that items of one unit show."""
-    distance = float(mechanism.threshold - mechanism.sensitivity)
-    chance = reach * chance_to_reach(mechanism.law, distance, on_grid=on_grid)
-    claimed = float(mechanism.delta(reach))
-    if claimed < chance * (1 - _SLACK):
-        problem = f"items of one unit show with probability {chance:.3g}, not {claimed:.3g}"
-        raise Violation("delta", problem)
-
-
-def chance_to_reach(law: MemorylessLaw, distance: float, *, on_grid: bool) -> float:
-    """The probability that one draw is at least another one of the same law plus a distance."""
-    if on_grid:
-        step_count = math.ceil(60 * law.scale)
-        masses = np.array([law.floor_mass(step) for step in range(step_count)])
-        return float((masses * law.tail(distance + np.arange(step_count))).sum())
-    nodes, weights = np.polynomial.laguerre.laggauss(_NODES)
-    return float((weights * law.tail(distance + nodes * float(law.scale))).sum())
-
-
-def require_kept_out(mechanism: Any, n: int, *, ties: bool = False) -> None:
-    """Prove that the output is the same without an answer below the noisy threshold."""
-    from dpgap.proof.checker.symbolic import Paths
-
-    paths = Paths(1, ties=ties)
-    answers = [paths.unknown(f"q{i}") for i in range(n)]
-
-    def on_path() -> None:
-        draws = Draws(paths, [], [])
-        output = alignment.collect(mechanism.run(ReadOnly(answers), NoiseSource(draws)))
-        *noise_of_others, noise, noise_of_threshold = draws.values
-        if answers[-1] + noise >= mechanism.threshold + noise_of_threshold:
-            return
-        replayed = Replayed(draws.laws[1:], [*noise_of_others, noise_of_threshold], [])
-        source = NoiseSource(replayed)
-        without = alignment.collect(mechanism.run(ReadOnly(answers[:-1]), source))
-        message = "an item below the noisy threshold changes the output"
-        alignment.require_same_output(output, without, paths, message)
-
-    paths.explore(on_path)

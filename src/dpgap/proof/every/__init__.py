@@ -5,7 +5,8 @@ program is followed, in which every violation would show; the code that connects
 whole is checked too. docs/every-n.md says which part, and why it is enough.
 
 - `theorems`: the kind of proof for each mechanism. A new mechanism is entered there.
-- `steps`: one step from any state; and `run` and `align` do nothing but steps.
+- `steps`: one step from any state. `folds`: `run` and `align` do nothing but steps. `streams`: both
+  for Sparse Vectors. `stepwise`: streams that a user writes as one step.
 - `memory`: steps remember nothing, and a program treats all positions alike.
 - `few_answers`: rankings, measurements and histograms, in which a few answers show each violation;
   a program treats a few answers among many as it treats them alone.

@@ -19,6 +19,10 @@ from 0 to R:
 ties to this. Joint Top-K is the same over half-margins of sets; Hybrid Top-K, where k are found,
 with its threshold as one more loser. Where the threshold cuts, r winners and the threshold each
 cost at most 1, which is what `spent` says (`prove_cut`).
+
+A half-margin, the utility of Joint Top-K, is about the smallest answer in the set and the largest
+outside. On the neighbour either may be another one. So two inside and two outside are all that it
+is about, before and after (`prove_half_margins`).
 """
 
 import itertools
@@ -34,16 +38,18 @@ from dpgap.mechanisms import top_k
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.top_k import NoisyTopK
-from dpgap.proof.checker import alignment
-from dpgap.proof.checker.alignment import Draws, NoiseSource, ReadOnly, Replayed, collect
+from dpgap.proof.checker import alignment, cycles, skeletons
+from dpgap.proof.checker.alignment import Draws, NoiseSource, ReadOnly, Replayed
 from dpgap.proof.checker.numbers import Affine, Violation, form_of
-from dpgap.proof.checker.proving import DIRECTIONS, GENERAL, Theorem
+from dpgap.proof.checker.provers import Theorem
+from dpgap.proof.checker.proving import DIRECTIONS, GENERAL
+from dpgap.proof.checker.skeletons import collect
 from dpgap.proof.every import few_answers
 from dpgap.proof.every.few_answers import FEW, KnownNumbers, Make, recording
 from dpgap.proof.every.memory import require_uniform
 
 if TYPE_CHECKING:
-    from dpgap.proof.checker.symbolic import Recording
+    from dpgap.proof.checker.recording import Recording
 
 
 def prove_one_sided(make: Make, kind: str, sizes: Sequence[tuple[int, int]] = FEW) -> list[Theorem]:
@@ -98,10 +104,6 @@ def _prove_of_any(sample: NoisyTopK, sizes: Sequence[tuple[int, int]]) -> list[T
     return theorems
 
 
-# --------------------------------------------------------------------------------------------------
-# The lemmas.
-
-
 def prove_falls(sample: NoisyTopK, kind: str) -> Theorem:
     """Each answer falls behind the rise by 0 at least, and by the noise's scale for one winner."""
     judge = recording(None, ties=True)
@@ -139,7 +141,7 @@ def prove_named(law: Any, losers: int, code: tuple[Any, ...] = ()) -> Theorem:
     winners = (0, 1, 2)
     answers = [judge.unknown(f"q{i}") for i in entries]
     falls = [judge.between(f"fall{i}", 0, 1) for i in entries]
-    functions = alignment.Functions()
+    functions = cycles.Functions()
 
     def unalign(answers: Any, _: Any, noise: Any, winners: Any) -> list[Any]:
         """The inverse: the shipped functions, on what they may see."""
@@ -159,7 +161,7 @@ def prove_named(law: Any, losers: int, code: tuple[Any, ...] = ()) -> Theorem:
         judge.begin("align")
         extremes = top_k.extremes(answers, falls, noise, winners)
         shifts = [top_k.shift_of(i, falls, winners, extremes) for i in entries]
-        skeleton, _ = alignment.take_apart(winners)
+        skeleton, _ = skeletons.take_apart(winners)
         path = alignment.Trial(answers, answers, draws, winners, skeleton, [], shifts, [], [])
         alignment.require_supported(draws, shifts)
         after = [noisy[i] - falls[i] + shifts[i] for i in entries]
@@ -302,7 +304,6 @@ def _with_threshold(program: HybridTopK, answers: Any, draws: Draws) -> Any:
     return winners[:end], tuple(lead - lead_of_end for lead in leads[:end])
 
 
-# --------------------------------------------------------------------------------------------------
 # On known numbers: the alignments of Joint and of Hybrid Top-K are that of Noisy Top-K.
 
 
@@ -383,14 +384,6 @@ def _require_by_extremes(
     back = mechanism.unalign(numbers.answers, numbers.neighbour, after, output)
     if list(back) != [-shift for shift in shifts]:
         raise wrong
-
-
-# --------------------------------------------------------------------------------------------------
-# Joint Top-K's utility for every n and k: two answers in a set and two outside show how it moves.
-#
-# A half-margin is about the smallest answer in the set and the largest outside. On the neighbour
-# either may be another one. So two inside and two outside are all that it is about, before and
-# after.
 
 
 def farthest_move(kind: str) -> Fraction:

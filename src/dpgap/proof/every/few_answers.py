@@ -41,13 +41,16 @@ from dpgap.exact.laws import Scalar
 from dpgap.exact.parameters import altered
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.measuring import Joint
-from dpgap.proof.checker.alignment import Functions, Trial, trial
+from dpgap.proof.checker.alignment import Trial, trial
+from dpgap.proof.checker.cycles import Functions
 from dpgap.proof.checker.numbers import Exact, Violation, draws_of, form_of
-from dpgap.proof.checker.proving import DIRECTIONS, Theorem
+from dpgap.proof.checker.provers import Theorem
+from dpgap.proof.checker.proving import DIRECTIONS
 from dpgap.proof.every.memory import require_uniform
 
 if TYPE_CHECKING:
-    from dpgap.proof.checker.symbolic import Recording
+    from dpgap.proof.checker.recording import Recording
+
 
 _MANY = 5
 _SIZES = (1, 2, 3, 4, 5, 8)
@@ -59,7 +62,7 @@ Make = Callable[..., Any]
 
 def recording(epsilon: Exact | None, *, ties: bool) -> "Recording":
     """A judge that writes down all questions; without ε, costs are proved elsewhere."""
-    from dpgap.proof.checker.symbolic import Recording  # z3 takes its time to load
+    from dpgap.proof.checker.recording import Recording
 
     return Recording(epsilon, ties=ties)
 
@@ -154,10 +157,6 @@ def _subsets(size_limit: int, needed: Set[int] = frozenset()) -> Iterator[tuple[
         for subset in itertools.combinations(range(_MANY), size):
             if needed <= set(subset):
                 yield subset
-
-
-# --------------------------------------------------------------------------------------------------
-# Rankings.
 
 
 FEW = ((1, 0), (2, 0), (3, 0), (1, 1), (1, 2), (2, 1), (2, 2))
@@ -295,10 +294,6 @@ def _ranked(mechanism: Any, numbers: KnownNumbers) -> tuple[Any, list[Any], list
     return winners, list(leads or ()), shifts
 
 
-# --------------------------------------------------------------------------------------------------
-# Measurements.
-
-
 def prove_measurement(make: Make, kind: str) -> list[Theorem]:
     """The theorems about few values; raises a violation if something does not hold."""
     sample = make()
@@ -386,10 +381,6 @@ def _require_alone(
     if not is_same_output or alone.shifts != [run.shifts[draw] for draw in draws]:
         raise Violation("restriction", "few of many are not treated as they are alone")
     return draws
-
-
-# --------------------------------------------------------------------------------------------------
-# Histograms.
 
 
 def prove_histogram(make: Make) -> list[Theorem]:

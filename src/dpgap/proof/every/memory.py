@@ -1,9 +1,16 @@
-"""Checks that the methods of a stream have no memory: they depend only on their arguments.
+"""Code is read: the methods of a stream have no memory, and a program treats all positions alike.
 
-One step is followed from any state. If a step counts its calls in a default, a closure, a global
-variable or an attribute, it has a state that is not followed. So the code of each method, and of
-all functions and classes that it uses, is read: it may store values only in its own variables, and
-all other values that it reads must be immutable.
+**`require_no_memory`: methods depend only on their arguments.** One step is followed from any
+state. If a step counts its calls in a default, a closure, a global variable or an attribute, it has
+a state that is not followed. So the code of each method, and of all functions and classes that it
+uses, is read: it may store values only in its own variables, and all other values that it reads
+must be immutable.
+
+**`require_uniform`: a program treats all positions alike, and does not use the number of answers.**
+`few_answers` checks five answers. A program could treat the sixth in another way, or answers that
+are close together. For this it would have to compare numbers, or to name a position. So its code
+is read. It may add and subtract, sort, go through all answers, take the least, the largest, a
+slice or the sum. It must compare nothing, and have no numbers but 0 and 1, once each.
 """
 
 import builtins
@@ -14,10 +21,10 @@ from itertools import combinations
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
-from dpgap.proof.checker.numbers import (
+from dpgap.proof.checker.numbers import Violation
+from dpgap.proof.checker.programs import (
     REACHING,
     SEEING,
-    Violation,
     functions_of,
     instructions,
     members,
@@ -58,7 +65,7 @@ def _require_method(kind: type, name: str, visited: set[Any]) -> None:
                 _require_method(kind, other, visited)
 
 
-def _is_fixed(value: Any, visited: set[Any]) -> bool:
+def _is_fixed(value: object, visited: set[Any]) -> bool:
     """Whether a value is immutable, or code without memory."""
     require_from_known_places(value)
     functions = functions_of(value)
@@ -141,15 +148,6 @@ def _remembers(message: str) -> Violation:
     return Violation("fold", f"{message}: a step may depend on what it is given only")
 
 
-# --------------------------------------------------------------------------------------------------
-# A program treats all positions alike, and does not use the number of answers.
-#
-# `few_answers` checks five answers. A program could treat the sixth in another way, or answers that
-# are close together. For this it would have to compare numbers, or to name a position. So its code
-# is read. It may add and subtract, sort, go through all answers, take the least, the largest, a
-# slice or the sum. It must compare nothing, and have no numbers but 0 and 1, once each.
-
-
 _FUNCTIONS = {"sorted", "range", "len", "min", "max", "tuple", "list", "zip", "sum"}
 _ARITHMETIC = {"+", "-", "*", "/", "[]"}
 _METHODS = {"draw", "index", "__getitem__"}
@@ -160,7 +158,7 @@ def require_uniform(kind: type, name: str = "run") -> None:
     _require(kind, name, getattr(kind, name, None), set())
 
 
-def _require(kind: Any, name: str, method: Any, visited: set[Any]) -> None:
+def _require(kind: Any, name: str, method: object, visited: set[Any]) -> None:
     if method in visited or not isinstance(method, FunctionType):
         return
     visited.add(method)
