@@ -8,6 +8,7 @@ they are spelled.
 import math
 import operator
 import re
+from contextlib import ExitStack
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -18,7 +19,8 @@ import numpy as np
 import pyarrow
 
 from dpgap.data.engines.base import engine_of
-from dpgap.data.filtering import keep
+from dpgap.data.filtering import keep, require_comparable
+from dpgap.data.frames import Column, collect, columns_of, embed, is_typed
 from dpgap.filter_language import read_filter
 
 _AT_ONCE = 40
@@ -432,12 +434,27 @@ def spelled(condition: Condition) -> str:
 def kept_rows(native: Any, texts: list[str]) -> list[list[int]]:
     """For each filter the rows that are kept, by the column `at`; many are asked for at once."""
     frame = nw.from_native(native)
+    filters = [read_filter(text) for text in texts]
+    names = dict.fromkeys(["at", *(name for each in filters for name in each.columns)])
+    with ExitStack() as resources:
+        if not is_typed(frame, names):
+            columns = {name: Column(name, kind) for name, kind in frame.collect_schema().items()}
+            return _kept_rows(frame, columns, texts)
+        values = collect(frame, names)
+        for each in filters:
+            require_comparable(values, each, columns_of(values))
+        embedded = embed(values, {}, resources)
+        return _kept_rows(embedded.rows, embedded.columns, texts)
+
+
+def _kept_rows(frame: Any, columns: dict[str, Column], texts: list[str]) -> list[list[int]]:
     engine = engine_of(frame)
+    row_number = nw.col(columns["at"].name).alias("at")
     found: list[list[int]] = [[] for _ in texts]
     for first in range(0, len(texts), _AT_ONCE):
         parts = [
-            keep(frame, read_filter(text), engine).select(
-                "at", nw.lit(place, nw.Int64).alias("place")
+            keep(frame, read_filter(text), engine, columns=columns).select(
+                row_number, nw.lit(place, nw.Int64).alias("place")
             )
             for place, text in enumerate(texts[first : first + _AT_ONCE], first)
         ]

@@ -166,7 +166,7 @@ def test_mechanisms_refuse_answers_that_contradict_them_and_take_their_labels() 
 def test_absent_items_of_a_range_are_not_written_out() -> None:
     table = pyarrow.table({"who": [1, 2, 2], "what": [10**15, 10**15, 5]})
     answers = counts(table, unit="who", item="what", domain=range(10**18))
-    assert (answers.absent, answers.counts.tolist()) == (10**18 - 2, [2, 1])
+    assert (answers.absent, sorted(answers.counts.tolist())) == (10**18 - 2, [1, 2])
     assert sorted(answers.positions.tolist()) == [5, 10**15]
     assert dpgap.NoisyMax(epsilon=10**4).release(answers).label == 10**15
     halfway = dpgap.SparseVector(threshold="1/2", k=1, epsilon=10**4, grid="1/8")

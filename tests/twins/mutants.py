@@ -20,7 +20,7 @@ import pyarrow
 from pandas.api.types import infer_dtype
 
 from dpgap.budget.cost import Cost
-from dpgap.data import counts, domain, query, sources, values
+from dpgap.data import domain, frames, query, sources, values
 from dpgap.data.domain import Domain
 from dpgap.data.engines import counted
 from dpgap.data.engines.base import Engine
@@ -189,7 +189,8 @@ def _everything_kept() -> AbstractContextManager[Any]:
 
 def _moments_as_they_are() -> AbstractContextManager[Any]:
     """Units that are times, as DuckDB has times."""
-    return mock.patch.object(counts, "_with_whole_moments", lambda table, unit: table)
+    types = {*frames._GROUPED_AS_READ, "TIMESTAMP WITH TIME ZONE"}
+    return mock.patch.multiple(frames, _READABLE={}, _GROUPED_AS_READ=types)
 
 
 def _kept_by_position() -> AbstractContextManager[Any]:
@@ -273,9 +274,9 @@ def _divided_by_nothing() -> AbstractContextManager[Any]:
     """Advice that divides by how far two estimates are apart, and words that are not caught."""
 
     def advice(release: Any, groups: Any) -> str:
-        estimates = release.estimates[release.order]
+        estimates = release.estimates[release._order]
         apart = [float(estimates[at - 1] - estimates[at]) for group in groups for at in group[:-1]]
-        wanted, width = sorted(apart, reverse=True)[len(apart) // 2], release.half_width_of_pairs()
+        wanted, width = sorted(apart, reverse=True)[len(apart) // 2], release._half_width_of_pairs()
         return "" if wanted * 10 < width else f"; about {width / wanted} times this ε"
 
     def attempted(part: str, otherwise: Any, make: Callable[..., Any], *given: Any) -> Any:

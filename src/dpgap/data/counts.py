@@ -5,21 +5,19 @@ PySpark, Ibis, …), files (embedded DuckDB reads them), and tables in databases
 the table, the counts stay there; otherwise they are fetched into memory.
 """
 
-import math
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgap._package import public
-from dpgap.data import query, sources
+from dpgap.data import frames, query, sources
 from dpgap.data.domain import (
     Domain,
     Stated,
@@ -34,7 +32,7 @@ from dpgap.data.domain import (
 from dpgap.data.engines.base import Engine, engine_of
 from dpgap.data.engines.counted import count_in_engine
 from dpgap.data.engines.sqlite import SQLiteRows
-from dpgap.data.filtering import keep
+from dpgap.data.filtering import keep, require_comparable
 from dpgap.data.private_counts import (
     CountsByGroup,
     CountsInMemory,
@@ -46,7 +44,6 @@ from dpgap.data.private_counts import (
     with_masked_errors,
 )
 from dpgap.data.sources import Families, Frame, Source
-from dpgap.data.values import arrow_texts, each_value, is_number, number_of
 from dpgap.exact.parameters import Rational
 from dpgap.question import OBSERVED, Counting, Neighbours, Question, read_counting
 
@@ -54,69 +51,6 @@ if TYPE_CHECKING:
     from narwhals.typing import IntoFrame
 
     from dpgap.question import DomainLike
-
-
-# --------------------------------------------------------------------------------------------------
-# Frames of this process, copied into embedded DuckDB for every question that is more than counting.
-#
-# The type of a column in DuckDB depends on the type that its frame states, never on its rows. The
-# types of pandas follow the rows. So units, items and groups of pandas become text in DuckDB, and
-# amounts become floats. The items that a unit keeps are drawn by its text, which must not change
-# with a type. In other frames, units that are times become whole numbers.
-
-
-def embed(frame: Frame, roles: dict[str, str], resources: ExitStack) -> Frame:
-    """The columns of a frame that have roles, as a table in a DuckDB that `resources` keep open."""
-    held = frame.select(*dict.fromkeys(roles.values()))
-    if isinstance(held, nw.LazyFrame):
-        held = with_masked_errors(held.collect)
-    if find_spec("pyarrow") is None:
-        raise ImportError(
-            "sum, by, max_items and unknown items need PyArrow for frames: pip install pyarrow"
-        )
-    database, unit = resources.enter_context(sources.embedded_database()), roles.get("unit")
-    table = with_masked_errors(lambda: _with_whole_moments(_arrow(held, roles), unit))
-    return with_masked_errors(lambda: nw.from_native(database.from_arrow(table)))
-
-
-def _with_whole_moments(table: Any, unit: str | None) -> Any:
-    """The table, in which units that are times, days or durations become Arrow's whole numbers.
-
-    DuckDB stores times with a zone, and durations, as microseconds in 64 bits. A time beyond them
-    would stop the call, and two times within one microsecond would become one unit.
-    """
-    from pyarrow.types import is_temporal
-
-    stated = None if unit is None else table.schema.field(unit).type
-    kind = getattr(stated, "value_type", stated)  # of a dictionary, what it lists
-    if kind is None or not is_temporal(kind):
-        return table
-    whole = table[unit].cast(kind).cast(f"int{kind.bit_width}")
-    return table.set_column(table.column_names.index(unit), unit, whole)
-
-
-def _arrow(frame: nw.DataFrame[Any], roles: dict[str, str]) -> Any:
-    if not frame.implementation.is_pandas():
-        return frame.to_arrow()
-    import pyarrow
-
-    table, types = frame.to_native(), sources.guessed(frame)
-    told = {name for role, name in roles.items() if role != "amount"}
-    columns = {}
-    for name in frame.columns:
-        columns[name] = table[name]
-        if name in types and name in told:  # a column whose type follows its rows
-            columns[name] = arrow_texts(table[name])
-        elif name in types and not is_number(table[name].dtype):
-            columns[name] = each_value(table[name], _float_of)
-    return pyarrow.table(columns)
-
-
-def _float_of(value: Any) -> float:
-    """The number that a value is, or that its text states; NaN if there is none."""
-    if isinstance(value, str):
-        return float(value) if query.is_number(value) else math.nan
-    return number_of(value)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -155,40 +89,92 @@ def find(
     return Source(table, unit, item, domain)
 
 
-def open_rows(
-    source: Source, question: Question, resources: ExitStack
-) -> tuple[Frame, Question, Engine | None, Frame]:
-    """A table's frame, the question with the table's facts, the engine, and the rows asked about.
+class OpenTable(NamedTuple):
+    """A table that was opened: its facts, and the rows that a question is about."""
 
-    The facts come from the address and the schema. The engine is None if a frame of this process is
-    only counted.
-    """
+    table: Frame
+    """The frame as the user gave it, or the table that was found."""
+    question: Question
+    """The question, with the facts of the table. They come from its address and schema."""
+    engine: Engine | None
+    """The engine of the rows; None if a frame of pandas is only counted."""
+    rows: Frame
+    roles: dict[str, str]
+    """The columns of the rows that are read, by their roles."""
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether counts are fetched: those of a frame of this process that is only counted."""
+        return self.question.is_plain and engine_of(self.table) is None
+
+
+def open_rows(source: Source, question: Question, resources: ExitStack) -> OpenTable:
+    """Find the rows of a table that a question is about, in the engine that has them."""
     roles = roles_of(source, question)
     read = (*roles.values(), *(question.where.columns if question.where else ()))
     source = _with_rows_of_sqlite(source, read)
-    table = frame = as_frame(source.table)
+    table = as_frame(source.table)
     columns = source.columns
     if columns is None:
         columns = with_masked_errors(lambda: sources.columns_of(table))
-    names = list(with_masked_errors(frame.collect_schema))
+    names = list(with_masked_errors(table.collect_schema))
     if source.unit == "row" and "row" in {*names, *dict(source.columns or ())}:
         raise ValueError("unit='row' is unclear: there is a column of that name; rename it")
     is_in_database = source.address is not None and source.database is None
     sources.require_columns(names, *read, is_stated=is_in_database)
-    engine = engine_of(frame)
-    if engine is not None and source.database is None:  # files have no collations
-        engine.require_faithful()
-        _require_exact(engine, frame, roles, question)
-    if source.database is None:  # DuckDB has checked the text of files
-        frame = with_masked_errors(lambda: sources.with_valid_text(table, read))
-    if question.where is not None:
-        frame = keep(frame, question.where, engine, question.decimal)
-    if engine is None and not question.is_plain:
-        frame = embed(frame, roles, resources)
+    if read and source.database is None and frames.is_typed(table, read):
+        rows, roles = _typed_rows(table, question, roles, read, resources)
+    else:
+        rows, roles = _rows_in_place(source, table, question, roles, read, resources)
     question = replace(question, table=source.name, address=source.address, columns=columns)
     if question.sum is not None:
         question = replace(question, sum_of_text=not query.states_numbers(table, question.sum))
-    return table, question, engine_of(frame), frame
+    return OpenTable(table, question, engine_of(rows), rows, roles)
+
+
+def _typed_rows(
+    table: Frame,
+    question: Question,
+    roles: dict[str, str],
+    read: Sequence[str],
+    resources: ExitStack,
+) -> tuple[Frame, dict[str, str]]:
+    """The rows of a typed frame of this process, in embedded DuckDB, and their columns by roles."""
+    values = frames.collect(table, read)
+    if question.where is not None:
+        require_comparable(values, question.where, frames.columns_of(values))
+    embedded = frames.embed(values, roles, resources)
+    rows: Frame = embedded.rows
+    if question.where is not None:
+        rows = keep(rows, question.where, columns=embedded.columns)
+    return rows, embedded.renamed(roles)
+
+
+def _rows_in_place(
+    source: Source,
+    table: Frame,
+    question: Question,
+    roles: dict[str, str],
+    read: Sequence[str],
+    resources: ExitStack,
+) -> tuple[Frame, dict[str, str]]:
+    """The rows of a table where it is, and their columns by roles.
+
+    A frame of pandas is copied into embedded DuckDB if the question is more than counting.
+    """
+    rows = table
+    engine = engine_of(table)
+    if engine is not None and source.database is None:  # files have no collations
+        engine.require_faithful()
+        _require_exact(engine, table, roles, question)
+    if source.database is None:  # DuckDB has checked the text of files
+        rows = with_masked_errors(lambda: sources.with_valid_text(table, read))
+    if question.where is not None:
+        rows = keep(rows, question.where, engine, question.decimal)
+    if engine is not None or question.is_plain:
+        return rows, roles
+    embedded = frames.embed(frames.typed_by_values(rows, roles), roles, resources)
+    return embedded.rows, embedded.renamed(roles)
 
 
 def _require_decimal(table: Any, asked: Question, stated: str | None) -> None:
@@ -455,23 +441,23 @@ def count_items(table: Table, counting: Counting) -> PrivateCounts | CountsByGro
     with ExitStack() as resources:
         source = find(table, counting.unit, counting.item, domain, asked, resources)
         _require_decimal(table, asked, counting.decimal)
-        frame, asked, engine, rows = open_rows(source, asked, resources)
+        opened = open_rows(source, asked, resources)
         # A domain may be a frame in the table's engine, unless there are groups.
         is_apart = source.database is not None and source.domain_address is None
-        is_beside = engine_of(frame) is not None and not is_apart and by is None
-        public, words = _read_domain(source.domain, rows if is_beside else None)
+        is_beside = engine_of(opened.table) is not None and not is_apart and by is None
+        public, words = _read_domain(source.domain, opened.rows if is_beside else None)
         # Observed items, and a domain that stays in its engine, are not read here: no digest.
         digest = public.digest if isinstance(public, Domain) else None
         if digest is None and source.domain_address is not None:  # it is never fetched
             digest = column_digest(source.domain_address, str(domain).rpartition(":")[2])
         is_private = public is not None or domain is None
-        question = replace(asked, domain=words, is_private=is_private, digest=digest)
+        question = replace(opened.question, domain=words, is_private=is_private, digest=digest)
         facts = _facts(question, public, is_row=source.unit == "row")
-        roles = roles_of(source, question)
-        if engine is None:
-            return _in_memory(rows, roles, public, facts)
-        given = query.rows_of(rows, roles).lazy()
-        return count_in_engine(engine, given, public, groups, facts, resources)
+        if opened.is_fetched:
+            return _in_memory(opened, source.item, public, facts)
+        assert opened.engine is not None
+        rows = query.rows_of(opened.rows, opened.roles).lazy()
+        return count_in_engine(opened.engine, rows, public, groups, facts, resources)
 
 
 @errors_without_answers
@@ -485,14 +471,15 @@ def units_of(table: Table, counting: Counting) -> PrivateCounts:
         item = "row" if counting.unit is None else counting.unit
         source = find(table, counting.unit, item, None, asked, resources)
         _require_decimal(table, asked, counting.decimal)
-        _, asked, engine, rows = open_rows(source, asked, resources)
-        roles = {role: name for role, name in roles_of(source, asked).items() if role != "item"}
-        found = _fetch_total(rows, engine, roles, asked)
+        opened = open_rows(source, asked, resources)
+        total = _fetch_total(opened)
         digest = domain_of([ALL_UNITS], "").digest
-        question = replace(asked, item=ALL_UNITS, domain="all units together", digest=digest)
+        question = replace(
+            opened.question, item=ALL_UNITS, domain="all units together", digest=digest
+        )
         # Every change of a unit moves only this one answer.
         facts = _facts(question, None, is_row=True) | {"reach": 1}
-        return CountsInMemory((ALL_UNITS,), np.array([0]), np.array([found]), **facts)
+        return CountsInMemory((ALL_UNITS,), np.array([0]), np.array([total]), **facts)
 
 
 def _facts(question: Question, public: Stated, *, is_row: bool) -> dict[str, Any]:
@@ -510,47 +497,55 @@ def _facts(question: Question, public: Stated, *, is_row: bool) -> dict[str, Any
     }
 
 
-def _fetch_total(
-    rows: Frame, engine: Engine | None, roles: dict[str, str], question: Question
-) -> int:
+def _fetch_total(opened: OpenTable) -> int:
     """The total of all units for an item that all rows have, added up as `count_in_engine` does."""
-    given: Any = query.rows_of(rows, roles) if roles else rows
+    roles = {role: name for role, name in opened.roles.items() if role != "item"}
+    rows: Any = query.rows_of(opened.rows, roles) if roles else opened.rows
 
     def fetch() -> list[Any]:
-        total = given.select(nw.len())
+        total = rows.select(nw.len())
         if roles:
-            of_one = given.with_columns(item=nw.lit(0))
-            total = query.add_up(engine, of_one, question, 1).select("units")
-        return engine.rows(total.lazy()) if engine else total.lazy().collect().rows()
+            of_one_item = rows.with_columns(item=nw.lit(0))
+            added = query.add_up(opened.engine, of_one_item, opened.question, 1)
+            total = added.select("units")
+        if opened.engine is None:
+            return list(total.lazy().collect().rows())
+        return opened.engine.rows(total.lazy())
 
-    found = with_masked_errors(fetch)
-    return int(found[0][0]) if found else 0
+    totals = with_masked_errors(fetch)
+    return int(totals[0][0]) if totals else 0
 
 
 def _in_memory(
-    frame: Frame, roles: dict[str, str], public: Stated, facts: dict[str, Any]
+    opened: OpenTable, item: str, public: Stated, facts: dict[str, Any]
 ) -> CountsInMemory:
     """Plain counts, fetched into this process."""
-    rows: Any = query.rows_of(frame, roles)
-    known = public if isinstance(public, Domain) else None
-    if known is not None and query.states_numbers(frame, roles["item"]):
-        known.require_numbers()
-
-    def fetch() -> tuple[NDArray[Any], Integers]:
-        counted = query.add_up(None, rows, facts["origin"], None).lazy().collect()
-        items, units = counted["item"], counted["units"].to_numpy().astype(np.int64)
-        if items.dtype.is_numeric():
-            return items.to_numpy(), units
-        # Arrays of text would have the width of the longest, and lose NUL at the end.
-        return np.array(items.to_list(), dtype=object), units
-
-    items, units = with_masked_errors(fetch)
-    stated = domain_of(sorted(items.tolist()), "") if known is None else known
-    positions = stated.positions(items)
+    rows: Any = query.rows_of(opened.rows, opened.roles)
+    domain = public if isinstance(public, Domain) else None
+    if domain is not None and query.states_numbers(opened.table, item):
+        domain.require_numbers()
+    counted = query.add_up(opened.engine, rows, opened.question, None)
+    items, units = with_masked_errors(lambda: _fetch_counts(counted))
+    if domain is None:
+        domain = domain_of(sorted(items.tolist()), "")
+    positions = domain.positions(items)
     inside = positions >= 0
     most = tally(positions[inside])[1].max(initial=1)
     require_possible(units, most == 1, facts["origin"])
-    return CountsInMemory(stated.labels, positions[inside], units[inside], **facts)
+    return CountsInMemory(domain.labels, positions[inside], units[inside], **facts)
+
+
+def _fetch_counts(counted: Frame) -> tuple[NDArray[Any], Integers]:
+    """The items that were counted, and their units."""
+    if isinstance(counted, nw.LazyFrame):
+        columns = counted.sort("item").to_native().fetchnumpy()
+        return columns["item"], columns["units"].astype(np.int64)
+    items = counted["item"]
+    units = counted["units"].to_numpy().astype(np.int64)
+    if items.dtype.is_numeric():
+        return items.to_numpy(), units
+    # Arrays of text would have the width of the longest, and lose NUL at the end.
+    return np.array(items.to_list(), dtype=object), units
 
 
 def _read_domain(domain: Any, beside: Frame | None) -> tuple[Stated, str]:

@@ -24,7 +24,7 @@ import glob
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -40,6 +40,7 @@ from narwhals.dtypes import DType
 from dpgap.budget.requests import ANY
 from dpgap.data import query, values
 from dpgap.data.engines.base import Engine, fresh_name
+from dpgap.data.frames import Column
 from dpgap.data.private_counts import with_masked_errors
 from dpgap.data.sources import TEXTS, Frame, database_of, guessed
 from dpgap.exact.parameters import with_point
@@ -55,11 +56,18 @@ from dpgap.filter_language import (
 )
 
 
-def keep(frame: Frame, filter: Filter, engine: Engine | None = None, decimal: str = ".") -> Frame:
+def keep(
+    frame: Frame,
+    filter: Filter,
+    engine: Engine | None = None,
+    decimal: str = ".",
+    columns: Mapping[str, Column] | None = None,
+) -> Frame:
     """The rows of a frame that a filter matches; a lazy frame stays lazy.
 
     `engine` says whether different texts count as different; None if they always do. `decimal` is
-    the decimal mark of numbers in text.
+    the decimal mark of numbers in text. `columns` are those of an embedded frame by the names that
+    the filter uses; left out, the frame has the columns itself.
 
     >>> import pandas
     >>> from dpgap.filter_language import read_filter
@@ -67,26 +75,40 @@ def keep(frame: Frame, filter: Filter, engine: Engine | None = None, decimal: st
     >>> keep(sold, read_filter("price > 3 and not what = 'oat'"))["what"].to_list()
     ['pea']
     """
-    families = _families(frame, filter)
-    for comparison in comparisons_of(filter.clause):
-        if problem := _why_not(comparison, families[comparison.column]):
-            raise filter.error_at(comparison, f"column {comparison.column!r} {problem}")
+    if columns is None:
+        schema = with_masked_errors(frame.collect_schema)
+        columns = {name: Column(name, schema[name]) for name in filter.columns}
+    families = require_comparable(frame, filter, columns)
     if engine is not None:
         for name in filter.columns:
             if families[name] == "text":
-                column = frame.lazy().select(nw.col(name).alias("item"))
+                column = frame.lazy().select(nw.col(columns[name].name).alias("item"))
                 query.require_exact_text(engine, column, f"column {name!r}")
-    return with_masked_errors(lambda: _Rows(frame, families, decimal).matching(filter.clause))
+    return with_masked_errors(
+        lambda: _Rows(frame, columns, families, decimal).matching(filter.clause)
+    )
 
 
-def _families(frame: Frame, filter: Filter) -> dict[str, str]:
-    """The kind of values in each column of a filter."""
-    schema = with_masked_errors(frame.collect_schema)
-    families = {name: _family(schema[name]) for name in filter.columns}
+def require_comparable(
+    frame: Frame, filter: Filter, columns: Mapping[str, Column]
+) -> dict[str, str]:
+    """Return the family of values of each column; refuse those that a filter cannot compare."""
+    families = _families(frame, columns)
+    for comparison in comparisons_of(filter.clause):
+        problem = _why_not(comparison, families[comparison.column])
+        if problem:
+            raise filter.error_at(comparison, f"column {comparison.column!r} {problem}")
+    return families
+
+
+def _families(frame: Frame, columns: Mapping[str, Column]) -> dict[str, str]:
+    """The kind of values in each column."""
+    families = {name: _family(column.kind) for name, column in columns.items()}
     families |= dict.fromkeys(guessed(frame), ANY)
-    for name in filter.columns if database_of(frame) == "duckdb" else ():
-        if schema[name] == nw.Decimal(38, 0):
-            families[name] = "huge"
+    if database_of(frame) == "duckdb":
+        for name, column in columns.items():
+            if column.kind == nw.Decimal(38, 0):
+                families[name] = "huge"
     return families
 
 
@@ -146,9 +168,19 @@ def _misfit(literal: Literal, family: str, *, is_ordered: bool) -> str:
 class _Rows:
     """A frame with further columns: those that filters need in another form."""
 
-    def __init__(self, frame: Frame, families: dict[str, str], decimal: str) -> None:
-        self._frame, self._families, self._decimal = frame, families, decimal
-        self._schema, self._kind = frame.collect_schema(), frame.implementation
+    def __init__(
+        self,
+        frame: Frame,
+        columns: Mapping[str, Column],
+        families: dict[str, str],
+        decimal: str,
+    ) -> None:
+        self._frame = frame
+        self._columns = columns
+        self._families = families
+        self._decimal = decimal
+        self._schema = frame.collect_schema()
+        self._kind = frame.implementation
         self._native: dict[str, Any] = {}
         self._numbers: dict[str, nw.Expr] = {}
         self._readings: dict[tuple[str, Any], Reading] = {}
@@ -200,12 +232,14 @@ class _Rows:
 
         For days, `literal` is the form of their dates.
         """
-        family, column = self._families[name], nw.col(name)
-        kind: Any = self._schema[name]
+        family = self._families[name]
+        place, stated = self._columns[name]
+        column = nw.col(place)
+        kind: Any = self._schema[place]
         if self._kind.is_pandas_like() and (isinstance(literal, str) or family == ANY):
             return self._reading_of_pandas(name, literal)
         if family == "text":
-            return self._reading_of_text(name, literal)
+            return self._reading_of_text(place, literal)
         if family == "truth":
             return _of_each(~column.is_null(), partial(_stands, column))
         if family == "huge":  # Ibis takes a HUGEINT for a decimal, which cannot hold all of them
@@ -216,12 +250,11 @@ class _Rows:
             if kind.is_integer():
                 return whole_numbers(column, kind)
             is_ibis = self._kind.is_ibis()
-            is_any = is_ibis and self._frame.to_native().schema()[name].precision is None
+            is_any = is_ibis and self._frame.to_native().schema()[place].precision is None
             return decimals(column, None if is_any else kind, in_ibis=is_ibis)
-        if self._kind.is_polars() and isinstance(kind, nw.Datetime) and kind.time_zone:
-            kind = nw.Datetime(kind.time_unit, "UTC")
-            column = column.dt.convert_time_zone("UTC")
-        in_sql = isinstance(self._frame, nw.LazyFrame) and not self._kind.is_polars()
+        if kind.is_integer():  # an embedded frame has whole numbers for its times
+            return moments(column, stated, int)
+        in_sql = isinstance(self._frame, nw.LazyFrame)
         return moments(column, kind, partial(_moment, kind, in_sql))
 
     def _reading_of_pandas(self, name: str, literal: Any) -> "Reading":

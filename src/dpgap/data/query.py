@@ -33,14 +33,19 @@ def rows_of(frame: Frame, columns: dict[str, str]) -> Frame:
         names = list(dict.fromkeys(columns.values()))
         frame = with_masked_errors(lambda: nw.from_native(plain_frame(frame.to_native(), names)))
     schema = with_masked_errors(frame.collect_schema)
-    for role, name in columns.items():
-        _require_plain(name, schema[name], role)
+    require_plain_columns(schema, columns)
     return with_masked_errors(lambda: _comparable_rows(frame, columns, schema))
 
 
 def states_numbers(frame: Frame, name: str) -> bool:
     """Whether the schema (not somebody's row) says that a column holds numbers."""
     return name not in guessed(frame) and bool(frame.collect_schema()[name].is_numeric())
+
+
+def require_plain_columns(schema: nw.Schema, roles: dict[str, str]) -> None:
+    """Refuse columns that cannot serve for their roles, by the types that a schema states."""
+    for role, name in roles.items():
+        _require_plain(name, schema[name], role)
 
 
 def _require_plain(name: str, kind: DType, role: str) -> None:
@@ -181,7 +186,7 @@ def number_in(text: nw.Expr, engine: nw.Implementation, decimal: str = ".") -> n
         text = nw.when(text.str.contains(_NUMBER_WITH_COMMA)).then(text)
         text = text.str.replace_all(_THOUSANDS, "").str.replace_all(",", ".", literal=True)
     is_number = text.str.contains(_NUMBER)
-    if not (engine.is_duckdb() or engine.is_polars() or engine.is_pyarrow()):
+    if not engine.is_duckdb():
         is_number = is_number & ~text.str.contains("[^0-9.eE+-]")
     return nw.when(is_number).then(text).otherwise(None).cast(nw.Float64)
 

@@ -723,22 +723,6 @@ def with_valid_text(frame: Frame, names: Iterable[str]) -> Frame:
     return changed
 
 
-def _in_arrow(table: Any, names: list[str]) -> Any:
-    """A table of Arrow without views of text and bytes, which Arrow itself cannot filter.
-
-    Values that are listed in a dictionary become plain, unless they are text.
-    """
-    for place, field in enumerate(table.schema):
-        column = _valid(table[place]) if field.name in names else table[place]
-        listed = getattr(field.type, "value_type", None)
-        if str(field.type).startswith("dictionary") and "string" not in str(listed):
-            column = column.cast(listed)
-        if str(field.type).endswith("_view"):
-            column = column.cast(f"large_{str(field.type).removesuffix('_view')}")
-        table = table.set_column(place, field.name, column)
-    return table
-
-
 def _in_pandas(table: Any, names: list[str]) -> Any:
     """A frame of pandas; views of text and bytes, which it cannot filter, become plain."""
     changed = {}
@@ -759,24 +743,6 @@ def _in_pandas(table: Any, names: list[str]) -> Any:
         if column is not given:
             changed[name] = kind.__from_arrow__(column)
     return table.assign(**changed) if changed else table
-
-
-def _in_polars(frame: Any, names: list[str]) -> Any:
-    import polars
-
-    def valid(column: Any) -> Any:
-        told = column.cast(polars.String).cast(polars.Binary)
-        with suppress(Exception):
-            told.cast(polars.String)
-            return column
-        texts = map(_text, told.to_list())
-        return polars.Series(column.name, texts, polars.String).cast(column.dtype)
-
-    kinds = frame.lazy().collect_schema()
-    return frame.with_columns(
-        polars.col(name).map_batches(valid, return_dtype=kinds[name], is_elementwise=True)
-        for name in names
-    )
 
 
 def _in_duckdb(relation: Any, names: list[str]) -> Any:
@@ -803,13 +769,18 @@ def _valid(column: Any) -> Any:
     import pyarrow
 
     kind = getattr(column.type, "value_type", column.type)  # of a dictionary, what it lists
-    if str(kind) not in ("string", "large_string", "string_view"):
+    if not is_arrow_text(kind):
         return column
     with suppress(Exception):
         column.validate(full=True)
         return column
     told = column.cast(kind).cast(pyarrow.large_string()).cast(pyarrow.large_binary())
     return pyarrow.array(map(_text, told.to_pylist()), column.type)
+
+
+def is_arrow_text(kind: object) -> bool:
+    """Whether a type of Arrow is one of text."""
+    return str(kind) in ("string", "large_string", "string_view")
 
 
 def _text(told: bytes | None) -> str | None:
@@ -819,9 +790,7 @@ def _text(told: bytes | None) -> str | None:
 
 
 _CHANGES: dict[nw.Implementation, Callable[[Any, list[str]], Any]] = {
-    nw.Implementation.PYARROW: _in_arrow,
     nw.Implementation.PANDAS: _in_pandas,
-    nw.Implementation.POLARS: _in_polars,
     nw.Implementation.DUCKDB: _in_duckdb,
     nw.Implementation.PYSPARK: _in_spark,
     nw.Implementation.PYSPARK_CONNECT: _in_spark,
