@@ -273,9 +273,9 @@ def _divided_by_nothing() -> AbstractContextManager[Any]:
     """Advice that divides by how far two estimates are apart, and words that are not caught."""
 
     def advice(release: Any, groups: Any) -> str:
-        estimates = release.estimates[release.order]
+        estimates = release.estimates[release._order]
         apart = [float(estimates[at - 1] - estimates[at]) for group in groups for at in group[:-1]]
-        wanted, width = sorted(apart, reverse=True)[len(apart) // 2], release.half_width_of_pairs()
+        wanted, width = sorted(apart, reverse=True)[len(apart) // 2], release._half_width_of_pairs()
         return "" if wanted * 10 < width else f"; about {width / wanted} times this ε"
 
     def attempted(part: str, otherwise: Any, make: Callable[..., Any], *given: Any) -> Any:

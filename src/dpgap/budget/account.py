@@ -158,8 +158,8 @@ class Archive(Account, Protocol):
 class _Document(Protocol):
     @property
     def cost(self) -> Cost: ...
-    def to_archive(self) -> str: ...
-    def paid_by(self, reference: Mapping[str, Any], /) -> Self: ...
+    def _to_archive(self) -> str: ...
+    def _paid_by(self, reference: Mapping[str, Any], /) -> Self: ...
 
 
 Kept = TypeVar("Kept", bound=_Document)
@@ -178,7 +178,7 @@ def pay(account: Account | None, request: Request, draw: Callable[[], Kept]) -> 
     reservation = reserved(account, request)
     reference = getattr(reservation, "reference", None)
     release = draw()
-    kept = None if reference is None else release.paid_by(reference)
+    kept = None if reference is None else release._paid_by(reference)
     settle(reservation, release.cost, kept)
     return release if kept is None else kept
 
@@ -191,7 +191,7 @@ def settle(reservation: Any, cost: Cost, kept: _Document | None = None) -> None:
         if kept is None:
             reservation.settle(cost)
         else:
-            reservation.settle(cost, kept.to_archive())
+            reservation.settle(cost, kept._to_archive())
         return
     except Exception as error:  # the words of others may hold anything
         why = f" ({error})" if type(error).__module__ == "dpgap" else ""

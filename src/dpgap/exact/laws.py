@@ -714,8 +714,8 @@ class GeometricNoise(LaplaceTails):
     """Two-sided geometric noise: the twin of Laplace noise on whole steps, with least variance.
 
     It is Laplace noise, its size moved by at most half a step and floored. The unit of length is a
-    grid step. With p = e^(−1/scale), P(noise = t) = (1 − p)/(1 + p) · p^|t|. A shift by s steps
-    costs |s|/scale.
+    grid step. With p = e^(−1/scale), `P(noise = t) = (1 − p)/(1 + p) · p^|t|`. A shift by s steps
+    costs `|s|/scale`.
 
     **One word draws it.** A uniform number gives a side (a fair sign) and an *exponent* x: e^(−x)
     is the chance of noise on the same side that is at least as far out. With a unit exponential E,
