@@ -83,7 +83,7 @@ class Ours:
         held = (low <= truth) & (truth <= high)
         self.covered += int(held.sum())
         self.first += int(held[0])
-        half = release.errors[0].half_width(0.95)
+        half = release.detail.errors[0].half_width(0.95)
         self.plain += int((np.abs(release.estimates - truth) <= half).sum())
         self.without_low += int(np.isneginf(low).sum())
         self.many += truth.size

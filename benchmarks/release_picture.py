@@ -16,7 +16,7 @@ from drawing import line, picture, text
 
 import dpgap
 from dpgap.releases.page import Scale
-from dpgap.releases.release import TableRelease, measured_in, title_of
+from dpgap.releases.release import MeasuredItems, measured_in, title_of
 from dpgap.releases.rows import Row
 
 ROW = 30
@@ -38,7 +38,7 @@ SHEETS = {
 }
 
 
-def findings(release: TableRelease, sheet: Sheet) -> tuple[list[str], int]:
+def findings(release: MeasuredItems, sheet: Sheet) -> tuple[list[str], int]:
     """What may be believed, wrapped, and where the drawing may go on."""
     lines = [
         (part, "said" if place else "said strong")
@@ -55,7 +55,7 @@ def findings(release: TableRelease, sheet: Sheet) -> tuple[list[str], int]:
     return parts, bottom
 
 
-def dots(release: TableRelease, top: int, sheet: Sheet) -> list[str]:
+def dots(release: MeasuredItems, top: int, sheet: Sheet) -> list[str]:
     """A dot and a band for each row, and brackets around ranks whose order is not sure."""
     rows = list(release)
     scale = Scale.of([end for row in rows for end in (row.low, row.high)])

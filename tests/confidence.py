@@ -26,7 +26,8 @@ from dpgap.mechanisms.sparse_vector import evidence_of
 from dpgap.pipelines.paper import above_errors
 from dpgap.pipelines.tables import answer
 from dpgap.question import Question, read_question
-from dpgap.releases.release import AboveRelease, Measured
+from dpgap.releases.release import ItemsAbove, MeasuredItems
+from faces import altered_release
 
 Floats = NDArray[np.float64]
 Said = Iterator[tuple[str, str, Floats]]
@@ -71,14 +72,14 @@ def p_of(wrong: Floats) -> float:
 def shortfalls(mechanism: dpgap.SparseVector, level: float) -> Floats:
     """For each branch, how far its bounds are below the threshold plus the gap."""
     many = len(mechanism.every_branch)
-    release = replace(
+    release = altered_release(
         mechanism.release([0]),
         indices=np.arange(many),
         gaps=np.zeros(many),
         branch_of=np.arange(1, many + 1),
         evidence=None,
     )
-    assert isinstance(release, AboveRelease)
+    assert isinstance(release, ItemsAbove)
     return float(mechanism.threshold) - release.lower_bounds(level)
 
 
@@ -210,22 +211,22 @@ def _hybrid(monotonic: bool, runs: int, level: float) -> Said:
 
 
 def _measured(
-    release: Measured, values: Floats, off: Floats, estimates: Floats, level: float
+    release: MeasuredItems, values: Floats, off: Floats, estimates: Floats, level: float
 ) -> Iterator[tuple[str, Floats]]:
     """What releases like this one say of runs with these measurements, which are `off` by so much.
 
     One row a run. The release is the real one; its numbers are replaced.
     """
     flat = replace(release, indices=np.arange(values.size), measurements=values.ravel())
-    if release.centres == "measurements":
+    if release.detail.centres == "measurements":
         low, high = flat.interval(level).T
         true = (values - off).ravel()
         missed = (true < low - _TINY) | (true > high + _TINY)
         yield "interval", missed.reshape(values.shape).mean(axis=1)
-    half = float(release.ends_of_all(level)[0, 1] - release.measurements[0])
+    half = float(release._ends_of_all(level)[0, 1] - release.measurements[0])
     yield "all intervals", (np.abs(off) > half + _TINY).any(axis=1).astype(np.float64)
     if values.shape[1] > 1:
-        pairs = release.half_width_of_pairs(level)
+        pairs = release._half_width_of_pairs(level)
         yield "all differences", (np.ptp(off, axis=1) > pairs + _TINY).astype(np.float64)
         few = slice(max(len(values) // 10, 100))  # one by one
         rows = zip(values[few], (values - off)[few], estimates[few], strict=True)
@@ -237,11 +238,11 @@ def _measured(
             yield name, np.array([each[name] for each in wrong])
 
 
-def _by_rank(release: Measured, true: Floats, level: float) -> Iterator[tuple[str, float]]:
+def _by_rank(release: MeasuredItems, true: Floats, level: float) -> Iterator[tuple[str, float]]:
     """What is said by rank: leads, give or take, and groups whose answers are all larger."""
-    ranked, estimates = true[release.order], release.estimates[release.order]
+    ranked, estimates = true[release._order], release.estimates[release._order]
     off = np.abs(np.diff(ranked) - np.diff(estimates))
-    yield "leads", float((off > release.half_widths_of_leads(level) + _TINY).any())
+    yield "leads", float((off > release._half_widths_of_gaps(level) + _TINY).any())
     parts = [ranked[np.array(group) - 1] for group in release.groups(level)]
     yield "groups", float(any(one.min() < other.max() for one, other in pairwise(parts)))
 
@@ -258,7 +259,7 @@ def _top_k(method: str, monotonic: bool, runs: int, level: float) -> Said:
             release = _released(pipeline, counts)
             error = route.measurement.error(K)
             changed = {"measured_by": error} if method == "paper" else {"errors": (error,)}
-            release = replace(release, **changed)
+            release = altered_release(release, **changed)
             off = (made.measurements - made.truth)[rows]
             own = made.measurements[rows], off, made.estimates[rows]
             for name, wrong in _measured(release, *own, level):
@@ -266,16 +267,16 @@ def _top_k(method: str, monotonic: bool, runs: int, level: float) -> Said:
         for name, parts in said.items():
             yield kind, name, np.concatenate(parts)
         if method == "paper":  # the confidence is that of one answer, before looking who won
-            half = release.errors[0].half_width(level)
+            half = release.detail.errors[0].half_width(level)
             missed = np.zeros((runs, counts.size))
             wrong = np.abs(made.estimates - made.truth) > half + _TINY
             np.put_along_axis(missed, made.selected.indices, wrong.astype(np.float64), axis=1)
             yield kind, "interval", _per_question(missed)
 
 
-def _released(pipeline: Any, answers: Any) -> Measured:
+def _released(pipeline: Any, answers: Any) -> MeasuredItems:
     release = pipeline.release(answers)
-    assert isinstance(release, Measured)
+    assert isinstance(release, MeasuredItems)
     return release
 
 
@@ -319,7 +320,7 @@ def _above(method: str, branches: int, monotonic: bool, runs: int, level: float)
                 missed[np.repeat(own, count), selected.indices[rows].ravel()] = wrong.ravel()
             changed |= {"indices": np.arange(count), "measurements": np.zeros(count)}
             values = made.measurements[rows], off[rows], made.estimates[rows]
-            for name, each in _measured(replace(release, **changed), *values, level):
+            for name, each in _measured(altered_release(release, **changed), *values, level):
                 said.setdefault(name, []).append(each)
         if method == "paper":
             yield kind, "interval", _per_question(missed)
@@ -380,17 +381,17 @@ def _histogram(asked: str, reach: int, runs: int, level: float) -> Said:
             yield kind, name, np.array(parts)
 
 
-def _read_off(release: Measured, true: Floats, level: float) -> Iterator[tuple[str, float]]:
+def _read_off(release: MeasuredItems, true: Floats, level: float) -> Iterator[tuple[str, float]]:
     """How much of one release is wrong."""
     for name, ends in (
         ("interval", release.interval(level)),
-        ("all intervals", release.ends_of_all(level)),
+        ("all intervals", release._ends_of_all(level)),
     ):
         missed = (true < ends[:, 0]) | (true > ends[:, 1])
         yield name, float(missed.mean() if name == "interval" else missed.any())
     if true.size > 1:
         pairs = np.array(list(combinations(range(true.size), 2)))
-        ends, apart = release.ends_of_pairs(*pairs.T, level), true[pairs[:, 0]] - true[pairs[:, 1]]
+        ends, apart = release._ends_of_pairs(*pairs.T, level), true[pairs[:, 0]] - true[pairs[:, 1]]
         yield "all differences", float(((apart < ends[:, 0]) | (apart > ends[:, 1])).any())
         yield from _by_rank(release, true, level)
 

@@ -1,14 +1,12 @@
 """One release of every kind, of arrays and of a table; also every method and every route."""
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 import dpgap
-from dpgap.releases.release import IndexRelease
 from seams import as_counts
 
 ANSWERS = np.array([9_000, 7_100, 6_800, 40, 39, 5, 0, 0])
@@ -30,11 +28,6 @@ ASKED: dict[str, Any] = {
     "item": "what",
     "domain": ["fig", "pea", "oat", "rye", "nut"],
 }
-
-
-def indices_alone(release: IndexRelease) -> IndexRelease:
-    """The same release without gaps: such documents were written once, and are read for ever."""
-    return IndexRelease(**{each.name: getattr(release, each.name) for each in fields(IndexRelease)})
 
 
 def _kept(**asked: Any) -> Callable[[], Any]:

@@ -1,5 +1,6 @@
 """All that a release shows of itself, to compare two of them byte for byte."""
 
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,15 @@ import numpy as np
 from dpgap.releases.page import page
 from dpgap.releases.release import Release
 from dpgap.releases.text import shown
+
+
+def altered_release(release: Any, **changes: Any) -> Any:
+    """The same release with other values in these fields, or in those of its details."""
+    names = {field.name for field in fields(release.detail)}
+    details = {name: value for name, value in changes.items() if name in names}
+    others = {name: value for name, value in changes.items() if name not in names}
+    return replace(release, **others, detail=replace(release.detail, **details))
+
 
 LEVELS = (0.5, 0.8, 0.95, 0.999)
 
@@ -21,14 +31,14 @@ def faces(release: Release) -> dict[str, Any]:
         "csv": release.to_csv(),
         "on a terminal": shown(release, release.epsilon, "sales"),
         "frame": _frame(release),
-        "dictionary": release.to_dict(),
+        "dictionary": release._to_dict(),
         "document": release.to_json(),
     }
     if hasattr(release, "interval"):
         found["intervals"] = {level: release.interval(level).tolist() for level in LEVELS}
     if hasattr(release, "lower_bounds"):
         found["bounds"] = {level: release.lower_bounds(level).tolist() for level in LEVELS}
-    if hasattr(release, "question"):
+    if release.question is not None:
         asked = release.question
         found["question"] = (asked.identity, asked.purpose, asked.guarantee())
     return found

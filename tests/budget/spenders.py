@@ -31,10 +31,10 @@ class StandIn:
     def cost(self) -> Cost:
         return Cost.pure(Fraction(1, 2))
 
-    def to_archive(self) -> str:
+    def _to_archive(self) -> str:
         return self.text
 
-    def paid_by(self, _: object) -> "StandIn":
+    def _paid_by(self, _: object) -> "StandIn":
         return self
 
 
@@ -49,7 +49,7 @@ class Cheaper(StandIn):
     def cost(self) -> Cost:
         return Cost.pure(self.spent, self.delta)
 
-    def paid_by(self, reference: object) -> "Cheaper":
+    def _paid_by(self, reference: object) -> "Cheaper":
         return replace(self, text=f"{reference}")
 
 

@@ -45,7 +45,7 @@ def test_a_ledgers_account_is_an_archive_and_a_plain_account_is_none(
 
 def test_a_release_is_in_the_archive_before_it_is_handed_out(account: LedgerAccount) -> None:
     class Watched(StandIn):
-        def paid_by(self, reference: object) -> "Watched":
+        def _paid_by(self, reference: object) -> "Watched":
             time = account.ledger.entries("sales")[1].at[:19] + "Z"
             stands = {"dataset": "sales", "entry": 1, "hash": account.head, "time": time}
             assert reference == stands
@@ -147,7 +147,7 @@ def test_a_document_that_cannot_be_written_leaves_the_charge_and_the_release(
     account: LedgerAccount,
 ) -> None:
     class Broken(StandIn):
-        def to_archive(self) -> str:
+        def _to_archive(self) -> str:
             raise ZeroDivisionError
 
     release = Broken("")
@@ -325,7 +325,7 @@ def test_an_account_that_is_no_archive_is_told_two_things_as_before() -> None:
     spy = SpyAccount()
 
     class Unpaid(StandIn):
-        def paid_by(self, _: object) -> NoReturn:
+        def _paid_by(self, _: object) -> NoReturn:
             raise AssertionError
 
     pay(spy, ASKED, lambda: Unpaid("a document"))

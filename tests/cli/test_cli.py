@@ -142,9 +142,9 @@ def test_json_is_the_release_document(folder: Path) -> None:
     said = _run("above", *ASK, "--threshold", "1500", "-k", "3", "--json")
     written, release = json.loads(said), dpgap.read_release(said)
     beside = {"epsilon_spent", "epsilon_remaining", "exact"}
-    assert written.keys() - release.to_dict().keys() == beside
+    assert written.keys() - release._to_dict().keys() == beside
     assert {name: value for name, value in written.items() if name not in beside} == (
-        release.to_dict()
+        release._to_dict()
     )
     assert Fraction(written["exact"]["epsilon_spent"]) == release.spent
 

@@ -51,7 +51,7 @@ def _kept(folder: Path) -> dict[str, Any]:
     (file,) = folder.glob("dpgap-release-*.json")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     content: dict[str, Any] = json.loads(file.read_text())
-    assert dpgap.read_release(file.read_bytes()).to_dict().items() <= content.items()
+    assert dpgap.read_release(file.read_bytes())._to_dict().items() <= content.items()
     shown = _ask("show", str(file))
     assert shown.exit_code == 0
     assert ("was not checked" in shown.stderr) == ("ledger" in content["made"])

@@ -53,12 +53,8 @@ def test_every_kind_of_release_is_shown_in_every_output(name: str, folder: Path)
 
 
 def _without_words(content: dict[str, Any]) -> dict[str, Any]:
-    """All of a document but what follows from the rest, and coins, which were floats once."""
+    """All of a document but what follows from the rest."""
     computed = (*SHOWN, *BESIDE)
-    for error in content.get("errors", ()):
-        if isinstance(error, dict):
-            error.pop("coin", None)
-            error.pop("whole_coin", None)
     return {name: value for name, value in content.items() if name not in computed}
 
 

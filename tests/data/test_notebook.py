@@ -41,7 +41,7 @@ def test_a_notebook_asks_shows_and_draws(
     (said,) = asked
     assert said["text"] == "('pea',)\n"
     assert "Top 1: what, by who count" in _shown(shown, "text/html")
-    assert _shown(shown, "text/plain") == "<TableRelease: Top 1: what, by who count; ε = 20>"
+    assert _shown(shown, "text/plain") == "<MeasuredItems: Top 1: what, by who count; ε = 20>"
     assert "ε&nbsp;=&nbsp;2 left." in _shown(budget, "text/html")
     assert _shown(drawn, "image/png")
 

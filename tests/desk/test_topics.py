@@ -14,7 +14,7 @@ from dpgap.data.counts import count_items
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.desk.app import open_desk
 from dpgap.desk.config import FileFaults, read_stewards_file
-from dpgap.releases.release import ReleasesByGroup, TableRelease, Total, UnitCount
+from dpgap.releases.release import MeasuredItems, MeasuredValues, ReleasesByGroup
 
 TOPICS = """
 [[datasets.sales.topics]]
@@ -64,7 +64,7 @@ SAID: dict[str, dict[str, Any]] = {
     "people": {"kind": "count"},
     "turnover": {"kind": "total"},
 }
-KINDS = {"cities": ReleasesByGroup, "people": UnitCount, "turnover": Total}
+KINDS = {"cities": ReleasesByGroup, "people": MeasuredValues, "turnover": MeasuredValues}
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_every_topic_is_planned_asked_shown_and_kept(
     release = dpgap.read_release(
         topics.desk.document(topics.desk.file.datasets["sales"], answer["entry"])
     )
-    assert isinstance(release, KINDS.get(topic, TableRelease))
+    assert isinstance(release, KINDS.get(topic, MeasuredItems))
     assert release.epsilon == 4
 
 
@@ -209,7 +209,7 @@ def test_a_total_has_a_page_of_its_own_and_is_what_a_column_adds_up_to(topics: R
     )
     with counted.using() as held:
         paid = float(held.expanded()[0] * held.step)
-    assert isinstance(release, Total)
+    assert isinstance(release, MeasuredValues)
     assert paid > 10_000
     assert release.estimate == pytest.approx(paid, abs=20)
 

@@ -125,7 +125,7 @@ def test_the_p_value_of_a_joint_release_is_that_of_every_member():
     release = joint.release(np.array([90.0, 88.0, 20.0, 10.0]))
     expected = math.exp(-release.lead / float(joint.law.scale))
     assert release.p_values.tolist() == [release.set_p_value] * 2 == [pytest.approx(expected)] * 2
-    assert release.belong().tolist() == [expected <= 0.05] * 2
+    assert release._belong().tolist() == [expected <= 0.05] * 2
 
 
 def test_without_the_correction_several_claims_at_once_would_be_wrong_too_often():
@@ -233,7 +233,7 @@ def _releases(noise: str = "exponential") -> Iterator[tuple[Any, Any]]:
 
 def test_a_release_keeps_the_raw_leads_and_their_scales():
     for mechanism, release in _releases():
-        leads, scales = release.evidence
+        leads, scales = release.detail.evidence
         if isinstance(mechanism, dpgap.NoisyTopK):
             expected = np.cumsum(release.gaps[::-1])[::-1] if mechanism.k < 6 else []
             assert scales == (mechanism.law.scale,) * len(leads)
@@ -252,8 +252,8 @@ def test_laplace_and_staircase_noise_have_no_p_values_but_where_everything_belon
             if getattr(mechanism, "k", 0) == 6:
                 assert (release.p_values == 0).all()
                 continue
-            assert release.p_values is release.evidence is None
-            assert not release.belong().any()
+            assert release.p_values is release.detail.evidence is None
+            assert not release._belong().any()
             (sentence,) = release.findings
             assert sentence.startswith("There are no p-values: Laplace and staircase noise can be")
     assert Evidence.of([1.0], [LaplaceNoise(Fraction(1))]) is None
@@ -263,7 +263,7 @@ def test_where_nobody_lost_everything_belongs():
     release = dpgap.NoisyTopK(3, 1, noise="exponential").release([5, 5, 5])
     assert release.p_values.tolist() == [0, 0, 0]
     assert release.set_p_value == 0
-    assert release.belong().all()
+    assert release._belong().all()
     assert "all of it belongs" in release.findings[0]
 
 
@@ -295,8 +295,8 @@ def test_what_a_release_says_belongs_is_seldom_wrong_whatever_its_route():
     for epsilon in ("0.3", "3"):
         for _ in range(runs // 2):
             release = dpgap.measured_top_k(counts, 5, epsilon, monotonic=True)
-            wrong += bool((release.belong() & (release.indices >= 5)).any())
-            routes.add(release.route)
+            wrong += bool((release._belong() & (release.indices >= 5)).any())
+            routes.add(release.detail.route)
     assert routes == {"joint", "ranked"}
     assert stats.binomtest(wrong, runs, 0.05, alternative="greater").pvalue > LEVEL
 

@@ -175,9 +175,9 @@ def test_a_release_is_cut_at_the_line_and_pays_for_what_it_shows():
     assert release.indices.tolist() == [0, 2]
     assert release.gaps.tolist() == pytest.approx([20, 20], abs=3)
     assert (release.epsilon, release.spent, release.remaining) == (500, 300, 200)
-    assert release.line == 50
+    assert release._line == 50
     assert release.gap_between(1, 3) == release.gaps.sum()
-    assert "300 of ε was spent, and 200 is left" in release.remark
+    assert "300 of ε was spent, and 200 is left" in release._remark
 
 
 def test_the_cost_counts_the_line_where_it_cuts_and_is_never_more_than_epsilon():
@@ -191,7 +191,7 @@ def test_where_k_are_found_the_last_gap_is_over_the_best_loser_and_all_of_epsilo
     assert release.indices.tolist() == [0, 2]
     assert release.gaps.tolist() == pytest.approx([100, 100], abs=1)
     assert release.remaining == 0
-    assert release.remark == ""
+    assert release._remark == ""
 
 
 def test_the_account_is_charged_first_and_credited_with_the_rest():
@@ -264,7 +264,7 @@ def test_unknown_items_are_released_by_name_and_not_by_their_place():
     release = mechanism.release(_unknown(["fig", "pea", "oat"], [9, 99, 70]))
     assert release.labels == ("pea", "oat")
     assert release.indices.tolist() == [-1, -1]
-    assert release.promise.cost.delta == mechanism.delta(3) > 0
+    assert release.detail.promise.cost.delta == mechanism.delta(3) > 0
     assert "Differential privacy with ε = 3000 and δ = " in release.guarantee
     assert "it shows an item that only this person has" in release.guarantee
 
@@ -275,7 +275,7 @@ def test_no_unknown_item_at_all_looks_like_none_above_the_line():
     little = mechanism.release(_unknown(["fig"], [1]))
     assert str(nothing) == str(little)
     assert nothing.spent == little.spent == 1000
-    assert dpgap.read_release(nothing.to_json()).promise.cost.delta == mechanism.delta(3)
+    assert dpgap.read_release(nothing.to_json()).detail.promise.cost.delta == mechanism.delta(3)
 
 
 def test_labels_of_unknown_items_and_a_reach_without_bound_are_refused():
@@ -294,7 +294,7 @@ def test_known_items_have_no_delta():
     )
     release = dpgap.HybridTopK(50, 2, 2000, monotonic=True).release(counts)
     assert (release.labels, release.indices.tolist()) == (("fig",), [0])
-    assert release.promise.cost.delta == 0
+    assert release.detail.promise.cost.delta == 0
     assert "no δ" in release.guarantee
 
 

@@ -180,7 +180,7 @@ def test_a_release_prints_its_set_its_lead_and_its_promise():
     assert f"leads all others by {release.lead:.1f}" in shown
     assert "not the true top set" in release._repr_html_()
     assert release.to_frame().columns.tolist() == ["rank", "item", "gap", "p"]
-    told = release.to_dict()
+    told = release._to_dict()
     assert (told["indices"], told["lead"]) == ([1, 3], release.lead)
 
 

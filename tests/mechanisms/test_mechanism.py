@@ -14,7 +14,7 @@ import dpgap
 from dpgap.exact.bits import InsecureSeededBits, Words
 from dpgap.exact.parameters import Rational, altered
 from dpgap.mechanisms.mechanism import Mechanism
-from dpgap.releases.release import MechanismUsed
+from dpgap.releases.detail import MechanismUsed
 from seams import SpyAccount, WatchedBits, bits_are
 
 SOURCE = Path(dpgap.__file__).parent

@@ -204,13 +204,13 @@ def test_a_ledger_archives_what_a_run_answered_and_the_key_hands_it_out(
     assert again.branch_of.tolist() == [answer.branch for answer in above]
     assert again.lower_bounds(0.9).tolist() == [run.lower_bound(answer, 0.9) for answer in above]
     stated = None if lines is None else tuple(answer.threshold for answer in above)
-    assert again.thresholds == stated
+    assert again.detail.thresholds == stated
     p_values = [None, None] if again.p_values is None else again.p_values.tolist()
     assert p_values == pytest.approx([answer.p_value for answer in above])
     assert (again.spent, again.epsilon) == (run.spent, 1)
     assert again.made.ledger.entry == before.value.answered.entry
     lines_of_rows = [float(answer.threshold or 1000) for answer in above]
-    assert again.columns()["threshold"] == lines_of_rows
+    assert again._columns()["threshold"] == lines_of_rows
     assert str(dpgap.read_release(again.to_json())) == str(again)
     assert ledger.verify() == []
 
@@ -221,7 +221,7 @@ def test_a_run_that_found_nothing_is_archived_and_one_that_failed_is_not(tmp_pat
     with mechanism.start(account=budget):
         pass
     again = dpgap.read_release(budget.document(1))
-    assert (again.indices.size, again.processed, again.thresholds) == (0, 0, None)
+    assert (again.indices.size, again.processed, again.detail.thresholds) == (0, 0, None)
     assert "Nothing was found above 0." in str(again)
     with mechanism.start(account=budget) as run:
         run.ask(-(10**6), threshold=10**6)

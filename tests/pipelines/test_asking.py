@@ -87,16 +87,16 @@ def test_without_reach_above_needs_a_k() -> None:
 )
 def test_the_route_with_the_least_error_is_taken(max_items: int, k: int, route: str) -> None:
     release = dpgap.top_k(SOLD, **TABLE, domain=ITEMS, k=k, epsilon=1, max_items=max_items)
-    assert release.route in (route, "joint" if route == "ranked" else route)
+    assert release.detail.route in (route, "joint" if route == "ranked" else route)
 
 
 def test_one_row_a_unit_has_reach_one_by_itself() -> None:
     release = dpgap.top_k(SOLD, unit="row", item="what", domain=ITEMS, k=2, epsilon=1)
-    assert release.route == "histogram"
+    assert release.detail.route == "histogram"
     assert release.variances[0] == pytest.approx(1.84, abs=0.01)
     unknown = dpgap.top_k(SOLD, unit="row", item="what", k=2, epsilon=1, delta="1e-6")
     assert unknown.labels == ("fig", "pea")
-    assert unknown.promise.reach == 1
+    assert unknown.detail.promise.reach == 1
 
 
 def test_sums_are_released_in_the_units_of_their_column() -> None:
@@ -113,7 +113,7 @@ def test_unknown_items_say_their_delta_everywhere() -> None:
     release = dpgap.top_k(SOLD, **TABLE, k=2, epsilon=1, delta="1e-9", max_items=1)
     assert release.labels == ("fig", "pea")
     assert "δ = 10⁻⁹" in release.guarantee
-    assert release.to_dict()["delta"] == "1/1000000000"
+    assert release._to_dict()["delta"] == "1/1000000000"
     assert dpgap.read_release(release.to_json()).to_json() == release.to_json()
 
 
@@ -123,7 +123,7 @@ def test_a_line_keeps_out_what_few_units_have(max_items: int) -> None:
     rare = pandas.DataFrame({"who": range(3001), "what": ["fig"] * 3000 + ["only mine"]})
     release = dpgap.top_k(rare, **TABLE, k=5, epsilon=1, delta="1e-9", max_items=max_items)
     assert release.labels == ("fig",)
-    assert release.route == ("histogram" if max_items == 1 else "hybrid")
+    assert release.detail.route == ("histogram" if max_items == 1 else "hybrid")
 
 
 def test_everything_above_a_line_is_found_without_a_limit() -> None:

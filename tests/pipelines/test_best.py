@@ -112,7 +112,7 @@ def test_a_release_has_everything_and_is_charged_once() -> None:
     )
     assert account.moves == [("reserve", Fraction(7, 10)), ("settle", Fraction(7, 10))]
     assert release.indices.size == release.measurements.size == 3
-    assert release.gaps.size == {"joint": 0, "ranked": 3}[release.route or ""]
+    assert release.gaps.size == {"joint": 0, "ranked": 3}[release.detail.route or ""]
     assert release.estimates.size == release.variances.size == 3
     assert release.interval(0.95).shape == (3, 2)
     assert release.labels is not None

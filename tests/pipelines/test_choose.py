@@ -125,12 +125,14 @@ def test_a_plan_the_desk_and_a_release_have_one_pipeline_and_one_error(
     ask = dpgap.top_k if kind == "top-k" else dpgap.above
     release = ask(counts, **stated)
     if choice.expected.route is not None:
-        assert release.route == choice.expected.route
+        assert release.detail.route == choice.expected.route
     found = len(release.labels)
     if not 0 < found <= k:
         return
-    if release.route == "histogram":  # intervals of values near the threshold are wider
-        assert release.errors[0].half_width(0.95) == pytest.approx(choice.expected.half_width)
+    if release.detail.route == "histogram":  # intervals of values near the threshold are wider
+        assert release.detail.errors[0].half_width(0.95) == pytest.approx(
+            choice.expected.half_width
+        )
         variance = pytest.approx(choice.expected.error**2)
         assert release.variances.tolist() == [variance] * found
     else:
@@ -220,7 +222,7 @@ def test_a_planned_threshold_is_that_of_the_release() -> None:
         assert row.threshold == least
     made = plan(k=3, epsilon=2, delta=DELTA, max_items=1)
     assert "reaches the threshold" in made.guarantee
-    assert made.columns()["threshold"] == [str(made.rows[0].threshold)] * 2
+    assert made._columns()["threshold"] == [str(made.rows[0].threshold)] * 2
 
 
 def test_the_desk_says_the_threshold_of_unknown_items() -> None:
@@ -255,7 +257,7 @@ def test_a_release_makes_the_one_route_that_it_takes() -> None:
         for answers in (counts, as_counts(counts)):
             made.clear()
             release = dpgap.MeasuredTopK(10, "0.31", monotonic=True).release(answers)
-            assert made == [release.route]
+            assert made == [release.detail.route]
 
 
 def _pipelines() -> Iterator[dict[str, Any]]:
@@ -312,7 +314,11 @@ def test_a_session_plans_what_it_would_answer(name: str, kind: str) -> None:
     assert planned.rows == (_choice(_counts(name), kind, stated).expected,)
     assert (session.spent, session.releases) == (0, ())
     ask = session.top_k if kind == "top-k" else session.above
-    assert ask("what", **counting, **stated).route in (planned.rows[0].route, "joint", "ranked")
+    assert ask("what", **counting, **stated).detail.route in (
+        planned.rows[0].route,
+        "joint",
+        "ranked",
+    )
 
 
 def test_a_session_refuses_to_plan_what_it_would_refuse_to_answer() -> None:

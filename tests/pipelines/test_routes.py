@@ -25,7 +25,7 @@ def test_a_joint_release_is_a_set_in_the_order_of_its_estimates() -> None:
     assert np.unique(release.variances).tolist() == [
         dpgap.CountHull(75, monotonic=True, grid="1/16").variance(3)
     ]
-    assert release.looked == ()
+    assert release.detail.looked == ()
     leads = release.to_frame()["gap"].tolist()
     assert leads[:2] == (-np.diff(release.estimates)).tolist()
     assert "ε went: 25 % to choose the three, 75 % to measure them. With noise, the set" in str(
@@ -45,10 +45,10 @@ def test_labels_and_numbers_stay_together_where_measurements_change_the_order() 
 @pytest.mark.parametrize("method", ["ranked", "paper"])
 def test_a_ranking_is_in_the_order_of_selection_which_its_gaps_refer_to(method: str) -> None:
     release = dpgap.measured_top_k(COUNTS, 3, 100, monotonic=True, method=method)
-    assert release.route == method
+    assert release.detail.route == method
     assert release.indices.tolist() == [1, 5, 3]
     assert release.gaps == pytest.approx([90, 110, 580], abs=10)
-    assert (release.lead, release.looked) == (None, ())
+    assert (release.lead, release.detail.looked) == (None, ())
     assert "ε went: 50 % to rank the three, 50 % to measure them." in str(release)
 
 
@@ -63,7 +63,7 @@ def test_every_route_can_be_asked_of_a_table_and_is_charged_once() -> None:
                 table, **options, method=method, neighbours=neighbours, account=account
             )
             assert release.labels == (1, 5)
-            assert release.route == route
+            assert release.detail.route == route
             assert account.moves == [("reserve", 50), ("settle", 50)]
             assert release.question.method == method
 
@@ -86,7 +86,7 @@ def test_simulations_take_the_routes_that_releases_take() -> None:
     runs = dpgap.simulate(pipeline, counts, runs=20_000, seed=1)
     is_set = np.array([route.name == "joint" for route in pipeline.routes])
     share = float(is_set[runs.selected.routes].mean())
-    released = np.mean([pipeline.release(counts).route == "joint" for _ in range(800)])
+    released = np.mean([pipeline.release(counts).detail.route == "joint" for _ in range(800)])
     assert 0.1 < share < 0.9
     assert released == pytest.approx(share, abs=5 * 0.5 / 800**0.5)
 

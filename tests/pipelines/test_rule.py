@@ -55,13 +55,13 @@ def test_a_release_accounts_for_all_steps_and_shows_its_look(counts: np.ndarray,
     together = Cost.sum(cost for _, cost in release.cost.parts)
     assert together == release.cost
     assert together.epsilon == Fraction(7, 10) == release.spent
-    assert release.cost.fits(release.promise.cost)
+    assert release.cost.fits(release.detail.promise.cost)
     assert account.moves == [("reserve", Fraction(7, 10)), ("settle", Fraction(7, 10))]
-    assert tuple(rank for rank, _ in release.looked) == ranks_for(k, counts.size)
-    assert release.route == ("joint" if counts is FALLING else "ranked")
-    assert (release.lead is None) == (release.route == "ranked")
+    assert tuple(rank for rank, _ in release.detail.looked) == ranks_for(k, counts.size)
+    assert release.detail.route == ("joint" if counts is FALLING else "ranked")
+    assert (release.lead is None) == (release.detail.route == "ranked")
     assert f"ε went: {float(100 * terms_for(k).look):.3g} % to look ahead, " in str(release)
-    verb = "choose" if release.route == "joint" else "rank"
+    verb = "choose" if release.detail.route == "joint" else "rank"
     assert re.search(f"% to {verb} the .* % to measure them", str(release))
 
 
@@ -86,9 +86,9 @@ def test_a_decision_is_a_function_of_the_released_look() -> None:
     for seed in range(60):
         with bits_are(InsecureSeededBits(seed)):
             release = pipeline.release(FALLING // 30)
-        looked = np.array([[value for _, value in release.looked]])
+        looked = np.array([[value for _, value in release.detail.looked]])
         route = looking.routes[int(looking.rule(FALLING.size).decide(looked)[0])]
-        assert route.name == release.route
+        assert route.name == release.detail.route
         assert dict(release.cost.parts)["select"] == route.selection.cost
         taken.add(route.name)
     assert taken == {"joint", "ranked"}
@@ -147,7 +147,7 @@ def test_order_statistics_are_the_same_from_arrays_groups_and_engines() -> None:
 def test_absent_items_are_looked_at_as_zeros_however_many_they_are() -> None:
     answers = as_counts([500] * 4, 10**12)
     release = dpgap.measured_top_k(answers, 3, 1_000, monotonic=True)
-    assert dict(release.looked) == pytest.approx({3: 500, 15: 0, 75: 0}, abs=3)
+    assert dict(release.detail.looked) == pytest.approx({3: 500, 15: 0, 75: 0}, abs=3)
     assert sorted(release.indices.tolist()) == sorted(set(release.indices.tolist()) & set(range(4)))
 
 
@@ -156,8 +156,8 @@ def test_where_there_is_nothing_to_choose_between_nothing_is_looked_at(
     k: int, answers: list[int]
 ) -> None:
     release = dpgap.measured_top_k(answers, k, 10, monotonic=True)
-    assert release.looked == ()
-    assert release.route == "ranked"
+    assert release.detail.looked == ()
+    assert release.detail.route == "ranked"
     half = Cost.pure(Fraction(5))
     assert release.cost.parts == (("select", half), ("measure", half))
 

@@ -206,7 +206,7 @@ def test_answers_that_move_further_get_more_noise(monotonic: bool, adaptive: boo
         little, much = (ask(each, k=1, epsilon=1, **options) for each in (plain, further))
         widths = [float(np.ptp(each.interval()[0])) for each in (little, much)]
         assert widths[1] == pytest.approx(3 * widths[0], rel=0.02)
-        assert much.promise.sensitivity == 3
+        assert much.detail.promise.sensitivity == 3
 
 
 def test_a_stream_of_answers_that_move_both_ways_is_no_monotonic_one() -> None:
@@ -238,6 +238,6 @@ def test_rows_in_another_order_leave_mechanisms_in_theirs() -> None:
     orders = set()
     for _ in range(20):
         found = dpgap.above(SOLD, **TABLE, threshold=1420, k=2, epsilon=1000)
-        orders.add(tuple(used.name for used in found.mechanisms))
+        orders.add(tuple(used.name for used in found.detail.mechanisms))
         assert found.indices.size == 2
     assert orders == {("AdaptiveSparseVector", "CountHull")}

@@ -79,11 +79,11 @@ def test_noise_is_for_the_most_that_one_unit_can_move(
 ) -> None:
     asked: dict[str, Any] = {"sum": "paid", "at_most": 50, "at_least": -12, "step": "0.5"}
     release = dpgap.total(SOLD, unit="who", neighbours=neighbours, epsilon="1/4", **asked)
-    assert release.promise.sensitivity == sensitivity
-    assert release.error.grid == Fraction(1, 2)
-    assert release.error.law.scale == sensitivity / Fraction(1, 2) * 4
+    assert release.detail.promise.sensitivity == sensitivity
+    assert release.detail.measured_by.grid == Fraction(1, 2)
+    assert release.detail.measured_by.law.scale == sensitivity / Fraction(1, 2) * 4
     below = dpgap.total(SOLD, unit="who", epsilon=1, **asked | {"at_least": -70})
-    assert below.promise.sensitivity == 70
+    assert below.detail.promise.sensitivity == 70
 
 
 def test_a_count_is_still_refused_where_units_are_replaced() -> None:
@@ -105,7 +105,7 @@ def test_a_total_has_a_document_words_and_a_page() -> None:
         below = dpgap.total(SOLD, unit="who", sum="paid", at_most=50, at_least=-50, epsilon="0.01")
     assert below.interval()[0] < 0
     document = json.loads(release.to_json())
-    assert (document["kind"], document["question"]["kind"]) == ("total", "total")
+    assert (document["kind"], document["question"]["kind"]) == ("values", "total")
     again = dpgap.read_release(release.to_json())
     assert (type(again), again.to_json()) == (type(release), release.to_json())
     low, high = release.interval().tolist()
@@ -132,7 +132,7 @@ def test_an_estimate_lies_within_its_interval(value: float) -> None:
         drawn = replace(release, values=np.array([value]))
         low, high = drawn.interval().tolist()
         assert low <= drawn.estimate <= high
-        assert drawn.columns()["estimate"] == [drawn.estimate] == [max(value, least)]
+        assert drawn._columns()["estimate"] == [drawn.estimate] == [max(value, least)]
         assert drawn.values.tolist() == [value]
 
 
@@ -149,7 +149,7 @@ def test_a_document_whose_question_is_no_total_is_refused(name: str, value: Any)
     document["question"][name] = value
     if value is None:
         del document["question"][name]
-    with pytest.raises(ValueError, match=r"a total and .* contradict each other"):
+    with pytest.raises(ValueError, match=r"what is added up contradict each other"):
         dpgap.read_release(json.dumps(document))
 
 
@@ -170,7 +170,7 @@ def test_a_session_pays_for_a_total_and_keeps_it() -> None:
     with dpgap.Session(SOLD, unit="who", epsilon=1, neighbours="replace") as session:
         release = session.total("paid", at_most=50, epsilon="1/3", where="what = 'fig'")
         assert (session.spent, session.releases) == (Fraction(1, 3), (release,))
-        assert release.promise.sensitivity == 50
+        assert release.detail.promise.sensitivity == 50
         assert "Total: paid" in session.to_html()
         with pytest.raises(dpgap.BudgetExhausted):
             session.total("paid", at_most=50, epsilon=1)

@@ -15,6 +15,7 @@ import pytest
 import dpgap
 from dpgap.releases.page import page
 from dpgap.releases.text import shown
+from faces import altered_release
 
 COUNTS = [900, 700, 690, 300, 100, 90, 10]
 
@@ -31,7 +32,7 @@ def test_a_difference_is_that_of_the_estimates_in_an_interval_of_the_measurement
         first, third = order[0], order[2]
         assert found.estimate == release.estimates[first] - release.estimates[third]
         measured = release.measurements[first] - release.measurements[third]
-        half = release.half_width_of_pairs()
+        half = release._half_width_of_pairs()
         assert (found.low, found.high) == (measured - half, measured + half)
         wider = release.difference(1, 3, level=0.999)
         assert wider.low < found.low < found.high < wider.high
@@ -46,7 +47,7 @@ def test_ranks_that_are_not_there_are_refused(better: int, worse: int):
 def test_a_declared_grid_makes_differences_wider_by_a_step():
     whole = dpgap.measured_top_k(COUNTS, 4, 2, grid=1)
     stated = dpgap.measured_top_k(COUNTS, 4, 2)
-    assert whole.half_width_of_pairs() == pytest.approx(stated.half_width_of_pairs() + 1)
+    assert whole._half_width_of_pairs() == pytest.approx(stated._half_width_of_pairs() + 1)
 
 
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
@@ -67,7 +68,7 @@ def test_different_groups_are_in_the_true_order_as_often_as_promised():
     counts = np.array([60, 50, 45, 30, 25, 20, 0])
     for _ in range(runs):
         release = dpgap.measured_top_k(counts, 5, 1, monotonic=True)
-        truth = counts[release.indices[release.order]]
+        truth = counts[release.indices[release._order]]
         groups = release.groups(0.8)
         ends = [truth[np.array(group) - 1] for group in groups]
         wrong += any(one.min() < other.max() for one, other in pairwise(ends))
@@ -82,7 +83,7 @@ def test_whatever_is_shown_is_ordered_by_estimate_and_leads_are_differences_of_e
     assert estimates == sorted(estimates, reverse=True)
     frame = release.to_frame()
     assert frame["estimate"].tolist() == estimates
-    assert frame["item"].tolist() == release.indices[release.order].tolist()
+    assert frame["item"].tolist() == release.indices[release._order].tolist()
     for rank, (row, below) in enumerate(pairwise(rows), start=1):
         assert row.gap == row.estimate - below.estimate
         found = release.difference(rank, rank + 1)
@@ -94,7 +95,7 @@ def test_whatever_is_shown_is_ordered_by_estimate_and_leads_are_differences_of_e
 def test_the_selections_own_gaps_stay_with_their_items():
     release = dpgap.measured_top_k([500] * 30, 10, "0.5", monotonic=True)
     assert release.gaps.size == len(release) == 10
-    assert release.to_dict()["gaps"] == release.gaps.tolist()
+    assert release._to_dict()["gaps"] == release.gaps.tolist()
 
 
 ITEMS = [f"item {place}" for place in range(8)]
@@ -110,7 +111,7 @@ def test_a_table_is_answered_largest_estimate_first_with_all_that_belongs_to_an_
         assert (np.diff(release.estimates) <= 0).all()
         assert [ITEMS[index] for index in release.indices] == list(release.labels)
         if method == "best":
-            leads = np.array(release.evidence.leads)
+            leads = np.array(release.detail.evidence.leads)
             ranked = np.argsort(-leads, kind="stable")
             gaps = leads[ranked] - np.append(leads[ranked][1:], 0)
             assert sorted(release.gaps) == pytest.approx(sorted(gaps))
@@ -160,7 +161,7 @@ def test_rows_that_are_mostly_noise_are_grey(monkeypatch: pytest.MonkeyPatch):
         measurements=np.zeros(5),
         estimates=np.zeros(5),
     )
-    noisy = replace(noisy, evidence=noisy.evidence._replace(leads=(0.0,) * 5))
+    noisy = altered_release(noisy, evidence=noisy.detail.evidence._replace(leads=(0.0,) * 5))
     assert "\x1b[2mitem" in shown(noisy, None)
     assert "\x1b[1mitem" in shown(clear, None)
 

@@ -77,7 +77,7 @@ def test_the_first_finding_says_what_was_cut_and_which_way_numbers_are_off(sente
     release = dpgap.top_k(SALES, **ASKED | {"k": 2} | CUT[sentence])
     for each in (release, dpgap.read_release(release.to_json())):
         assert each.findings[0] == sentence
-        assert each.to_dict()["findings"][0] == sentence
+        assert each._to_dict()["findings"][0] == sentence
         assert _claims(each)
         assert all("with this limit" in said.lower() for said in _claims(each))
     for face in (str(release), shown(release, None), page(release), session_page([release], "")):
@@ -147,7 +147,7 @@ def test_a_line_of_a_fimi_file_is_not_cut_to_one_item_by_itself(baskets: str) ->
         dpgap.top_k(baskets, **asked)
     whole = dpgap.top_k(baskets, **asked, max_items=3)
     assert sorted(whole.labels) == ["1", "2", "3"]
-    assert (abs(whole.estimates[whole.order] - [400, 400, 200]) < 5).all()
+    assert (abs(whole.estimates[whole._order] - [400, 400, 200]) < 5).all()
 
 
 def test_groups_need_to_be_told_how_many_a_unit_counts_in() -> None:

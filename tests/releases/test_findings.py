@@ -1,7 +1,6 @@
 """What a release says may be believed: sentences that are right, the same again from a document."""
 
 import html
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -16,8 +15,8 @@ from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.shells import shells
 from dpgap.releases.findings import is_mostly_noise
-from dpgap.releases.release import Measured
-from faces import faces
+from dpgap.releases.release import MeasuredItems
+from faces import altered_release, faces
 from seams import bits_are
 
 MEANING = "p: how often luck alone would put an outsider this far ahead."
@@ -28,19 +27,19 @@ CONFIDENCE = (
 SCALE = Fraction(20)
 
 
-def _release(values: list[float], leads: list[float], **changes: Any) -> Measured:
+def _release(values: list[float], leads: list[float], **changes: Any) -> MeasuredItems:
     """A top k with these measurements, and leads whose noise has scale 20."""
     made = dpgap.measured_top_k([1] * 50, len(values), 1, monotonic=True, method="ranked")
     measured = np.array(values)
     evidence = Evidence(tuple(leads), (SCALE,) * len(leads))
     facts = {"measurements": measured, "estimates": measured, "evidence": evidence}
-    return replace(made, **facts | changes)
+    return altered_release(made, **facts | changes)
 
 
 def _same_again(release: Any) -> tuple[str, ...]:
     """The findings; a document gives the same, and every form shows them in this order."""
     assert dpgap.read_release(release.to_json()).findings == release.findings
-    assert release.to_dict()["findings"] == list(release.findings)
+    assert release._to_dict()["findings"] == list(release.findings)
     shown = faces(release)
     for face in ("table", "on a terminal", "in a notebook"):
         text = " ".join(html.unescape(shown[face]).split())
@@ -66,7 +65,7 @@ def test_a_clear_release():
 def test_a_mixed_release():
     values = [*FAR[:4], 3000, 2970, 2966, 2940, 2910, 2907]
     release = _release(values, [200.0] * 10)
-    half = release.half_width_of_pairs()
+    half = release._half_width_of_pairs()
     assert 30 < half < 93
     enough = np.ceil(half / 26 * 10) / 10  # the median of 30, 4, 26, 30 and 3
     assert _same_again(release) == (
@@ -103,7 +102,7 @@ def test_a_hopeless_release_says_so_first():
         "Ask with more ε, or for fewer items.",
     )
     assert is_mostly_noise(release)
-    assert release.to_dict()["findings"][0] == release.findings[0]
+    assert release._to_dict()["findings"][0] == release.findings[0]
     large = _release([1000.0 - 5 * place for place in range(10)], [9.0] * 10)
     assert large.findings[0] == (
         "Little is sure here: it is not sure that any of the ten is among the top ten, and their "
@@ -135,12 +134,12 @@ def test_ranks_are_by_estimate_and_leads_go_with_their_items():
 def test_an_estimate_outside_its_interval_is_explained():
     release = _release(FAR, [200.0] * 10)
     moved = release.estimates - 100 * (np.arange(10) == 2)
-    assert _same_again(replace(release, estimates=moved))[2] == (
+    assert _same_again(altered_release(release, estimates=moved))[2] == (
         "Estimates outside their intervals: rank 3. An interval uses the measurement alone, and "
         "an estimate also uses the leads."
     )
     moved = moved - 100 * (np.arange(10) == 6)
-    assert _same_again(replace(release, estimates=moved))[2] == (
+    assert _same_again(altered_release(release, estimates=moved))[2] == (
         "Estimates outside their intervals: ranks 3 and 7. An interval uses the measurement "
         "alone, and an estimate also uses the leads."
     )
@@ -151,7 +150,7 @@ def test_a_set_belongs_as_a_whole_or_not_at_all():
     assert sure.findings[0] == "All ten are surely among the top ten (p = 0.011)."
     assert sure.p_values.tolist() == [sure.set_p_value] * 10
     unsure = _release(FAR, [30.0])
-    assert not unsure.belong().any()
+    assert not unsure._belong().any()
     assert unsure.findings[0] == "It is not sure that these are the top ten (p = 0.22)."
     close = _release([1000.0 - place for place in range(10)], [30.0])
     assert close.findings[0] == (
@@ -160,32 +159,32 @@ def test_a_set_belongs_as_a_whole_or_not_at_all():
     )
 
 
-def _above(threshold: int, **options: Any) -> Measured:
+def _above(threshold: int, **options: Any) -> MeasuredItems:
     counts = [9000, 8000, 7000, 5001, 4999, *[100] * 20]
     return dpgap.measured_above(counts, threshold, 5, 1, monotonic=True, **options)
 
 
-def _measured(release: Measured, *values: float) -> dict[str, Any]:
+def _measured(release: MeasuredItems, *values: float) -> dict[str, Any]:
     """The parts of a release with these measurements, the first of the largest estimate."""
     measured = np.empty(len(values))
-    measured[release.order] = values
+    measured[release._order] = values
     return {"measurements": measured, "estimates": measured}
 
 
 def test_what_was_measured_to_be_above_is_sure_though_its_lead_proves_nothing():
     no_lead = Evidence((0.0, 0.0, 0.0), (SCALE,) * 3)
-    release = replace(_above(6000), evidence=no_lead)
+    release = altered_release(_above(6000), evidence=no_lead)
     assert _same_again(release)[:2] == (
         "All three are surely above 6,000.",
         "The order of all three is sure.",
     )
-    low = release.measurements - release.ends_of_all(0.975)[:, 0]
-    close = replace(release, **_measured(release, 9000, 6001 + low[0], 5999 + low[0]))
+    low = release.measurements - release._ends_of_all(0.975)[:, 0]
+    close = altered_release(release, **_measured(release, 9000, 6001 + low[0], 5999 + low[0]))
     assert close.findings[:2] == (
         "Two of the three are surely above 6,000: ranks 1 and 2.",
         "It is not sure that rank 3 is above 6,000.",
     )
-    assert close.ends_of_all(0.95)[:, 0].min() > 6000  # which alone would be too sure
+    assert close._ends_of_all(0.95)[:, 0].min() > 6000  # which alone would be too sure
 
 
 def test_at_most_5_percent_of_releases_say_of_what_is_on_the_line_that_it_is_above():
@@ -193,17 +192,19 @@ def test_at_most_5_percent_of_releases_say_of_what_is_on_the_line_that_it_is_abo
     runs, generator = 3_000, np.random.default_rng(5)
     with bits_are(InsecureSeededBits(5)):
         release = dpgap.measured_above([9000] * 4, 1000, 4, 1, monotonic=True)
-        hull = release.measuring_error
+        hull = release._measuring_error
         drawn = shells(hull.law, InsecureSeededBits(6), runs)
     values = 1000 + (drawn[:, 1:] - drawn[:, :1]) * float(hull.grid)
     leads = generator.exponential(float(SCALE), (runs, 4))
     wrong = too_sure = 0
     for measured, lead in zip(values[:, :4], leads, strict=True):
         evidence = Evidence(tuple(lead.tolist()), (SCALE,) * 4)
-        on_it = replace(release, measurements=measured, estimates=measured, evidence=evidence)
+        on_it = altered_release(
+            release, measurements=measured, estimates=measured, evidence=evidence
+        )
         said = " ".join(on_it.findings)
         wrong += "surely above" in said or "truly above" in said
-        too_sure += bool((on_it.belong(0.95) | (on_it.ends_of_all(0.95)[:, 0] > 1000)).any())
+        too_sure += bool((on_it._belong(0.95) | (on_it._ends_of_all(0.95)[:, 0] > 1000)).any())
     assert stats.binomtest(wrong, runs, 0.05, alternative="greater").pvalue > 1e-6
     assert stats.binomtest(too_sure, runs, 0.05, alternative="greater").pvalue < 1e-6
     assert wrong > 0.02 * runs
@@ -216,27 +217,27 @@ def test_what_is_surely_above_and_what_is_not():
         "The order of all three is sure.",
     )
     evidence = Evidence((90.0, 80.0, 2.0), (SCALE,) * 3)
-    some = replace(release, evidence=evidence, **_measured(release, 9000, 8000, 6001))
+    some = altered_release(release, evidence=evidence, **_measured(release, 9000, 8000, 6001))
     assert some.findings[:3] == (
         "Two of the three are surely above 6,000: ranks 1 and 2.",
         "It is not sure that rank 3 is above 6,000.",
         "Among the three shown, the order is sure.",
     )
-    weak = replace(release, evidence=Evidence((1.0, 2.0, 3.0), (SCALE,) * 3))
+    weak = altered_release(release, evidence=Evidence((1.0, 2.0, 3.0), (SCALE,) * 3))
     assert weak.findings[0] == "All three are surely above 6,000."
     assert weak.findings[-1] == CONFIDENCE
-    one = replace(weak, **_measured(release, 9000, 6002, 6001))
+    one = altered_release(weak, **_measured(release, 9000, 6002, 6001))
     assert one.findings[:2] == (
         "One of the three is surely above 6,000: rank 1.",
         "It is not sure that ranks 2 and 3 are above 6,000.",
     )
-    unsure = replace(weak, **_measured(release, 6003, 6002, 6001))
+    unsure = altered_release(weak, **_measured(release, 6003, 6002, 6001))
     assert unsure.findings[0] == (
         "Little is sure here: it is not sure that any of the three is above 6,000, and their "
         "order is not sure."
     )
     values = np.array([9.0, 8.0, 7.0])
-    hopeless = replace(unsure, measurements=values, estimates=values)
+    hopeless = altered_release(unsure, measurements=values, estimates=values)
     assert hopeless.findings[0] == (
         "This is mostly noise: it is not sure that any of the three is above 6,000, their order "
         "is not sure, and all three values may be 0."
@@ -257,7 +258,7 @@ def test_the_papers_method_claims_what_its_measurements_support():
     )
     close = dpgap.measured_top_k([1000] * 30, 10, 1, monotonic=True, method="paper")
     assert close.groups() == (tuple(range(1, 11)),)
-    unknown = replace(close, measured_by=None)
+    unknown = altered_release(close, measured_by=None)
     assert unknown.difference(1, 10)[1:] == (-np.inf, np.inf)
     assert unknown.groups() == (tuple(range(1, 11)),)
     assert "Their order is unknown" in unknown.findings[0]
@@ -296,7 +297,7 @@ def test_the_confidence_is_said_of_what_is_claimed_and_of_nothing_else():
         "Claims about who belongs are all correct with 95 % confidence.",
         MEANING,
     )
-    hopeless = replace(bare, evidence=Evidence((1.0, 1.0), (SCALE,) * 2))
+    hopeless = altered_release(bare, evidence=Evidence((1.0, 1.0), (SCALE,) * 2))
     assert hopeless.findings == ("It is not sure that either of the two is among the top two.",)
 
 
@@ -306,7 +307,7 @@ READ_OFF = (
 )
 
 
-def _read_off(counts: list[int], k: int) -> Measured:
+def _read_off(counts: list[int], k: int) -> MeasuredItems:
     """A row is one answer, so that every item gets its own noise."""
     names = [f"item {at}" for at in range(len(counts))]
     rows = pandas.DataFrame({"what": np.repeat(names, counts)})
@@ -339,7 +340,7 @@ def test_what_may_be_there_by_luck_is_not_said_to_be_near_0():
         "The order of the first two is sure.",
     )
     assert "may be 0" not in " ".join(release.findings)
-    assert np.isneginf(release.ends_of_all()[2:, 0]).all()
+    assert np.isneginf(release._ends_of_all()[2:, 0]).all()
     flat = _read_off([300] * 40, 5)
     assert flat.findings[0] == "Ranks 1 to 5 may be here by luck."
     assert not is_mostly_noise(flat)
@@ -358,7 +359,7 @@ def test_the_order_of_what_may_not_belong_is_that_of_what_is_shown():
 
 def test_an_interval_without_a_lower_end_is_shown_as_at_most_its_upper_end():
     release = _read_off([900, 600, *[300] * 40], 3)
-    cells, (*_, last) = release.cells(), release
+    cells, (*_, last) = release._cells(), release
     assert (last.low, cells["95% low"][-1]) == (None, "–")
     assert cells["95% high"][-1] == f"≤ {last.high:.0f}"
     assert not any("≤" in cell for cell in cells["95% high"][:-1])
@@ -479,8 +480,8 @@ def test_others_may_be_above_only_if_some_items_were_not_asked(method: str, adap
             result, *caveats = _same_again(found)
             assert "surely above 100" in result
             is_unknown = any("may be above" in each for each in caveats)
-            assert found.processed is not None
-            assert is_unknown is (found.processed < len(domain))
+            assert found.detail.processed is not None
+            assert is_unknown is (found.detail.processed < len(domain))
             assert is_unknown <= (caveats[0].startswith("Items were asked in a random order"))
             if method == "best":
                 assert not (is_unknown and found.remaining)
@@ -495,7 +496,7 @@ def test_the_caveat_is_second_if_nothing_is_sure_too():
     for seed in range(40):
         with bits_are(InsecureSeededBits(seed)):
             found = dpgap.above(sold, threshold=1, k=1, adaptive=False, **asked)
-        if found.indices.size and (found.processed or 0) < 3:
+        if found.indices.size and (found.detail.processed or 0) < 3:
             assert found.findings[0].startswith("This is mostly noise")
             assert found.findings[1].startswith("Items were asked in a random order")
             return
@@ -514,8 +515,8 @@ def test_each_group_says_whether_others_may_be_above():
         with bits_are(InsecureSeededBits(seed)):
             release = dpgap.above(sold, adaptive=False, **asked)
         assert dpgap.read_release(release.to_json()).findings == release.findings
-        for answer, sentence in zip(release.answers, release.findings[1:], strict=False):
-            may_miss = answer.indices.size > 0 and (answer.processed or 0) < 3
+        for answer, sentence in zip(release.values(), release.findings[1:], strict=False):
+            may_miss = answer.indices.size > 0 and (answer.detail.processed or 0) < 3
             assert ("may be above" in sentence) is may_miss
             cases.add(may_miss)
     assert cases == {True, False}
@@ -524,7 +525,7 @@ def test_each_group_says_whether_others_may_be_above():
 def test_p_is_in_data_frames_and_in_no_table_for_people():
     release = _above(6000)
     assert "p" in release.to_frame().columns
-    assert "p" not in release.cells()
+    assert "p" not in release._cells()
     shown = faces(release)
     assert not any('<th scope="col">p</th>' in text for text in shown.values())
     assert not any("p: how often" in text for text in release.findings)

@@ -19,7 +19,7 @@ from scipy import stats
 
 import dpgap
 from dpgap.releases.plain import in_words
-from dpgap.releases.release import Measured
+from dpgap.releases.release import MeasuredItems
 from seams import long_case, quick_in
 
 Values = NDArray[np.float64]
@@ -36,7 +36,7 @@ BELONG = re.compile(
 ORDER = re.compile(r"(?:the order of (?:(?:all|the first) (?P<some>\w+)|both)|the order) is sure")
 
 
-def wrong_kinds(release: Measured, truth: Values, own: Values) -> Iterator[tuple[str, bool]]:
+def wrong_kinds(release: MeasuredItems, truth: Values, own: Values) -> Iterator[tuple[str, bool]]:
     """Each kind of claim in the findings, and whether it is wrong.
 
     `truth` has the values of all items, `own` those of the shown ones, by rank.
@@ -78,7 +78,7 @@ def _is_ordered(own: Values, first: int) -> bool:
     return all(own[at] > own[at + 1 :].max(initial=-np.inf) for at in range(first))
 
 
-def _is_order_wrong(release: Measured, own: Values, level: float) -> bool:
+def _is_order_wrong(release: MeasuredItems, own: Values, level: float) -> bool:
     """Whether the groups of ranks at this level claim an order that is wrong."""
     parts = [own[np.array(group) - 1] for group in release.groups(level)]
     return any(one.min() <= other.max() for one, other in pairwise(parts))
@@ -88,7 +88,7 @@ KINDS = ("belong", "order", "largest of them")
 
 
 def _tally(
-    ask: Callable[[int], tuple[Measured, Values]], runs: int, before: Values | None = None
+    ask: Callable[[int], tuple[MeasuredItems, Values]], runs: int, before: Values | None = None
 ) -> Counter[str]:
     """How many releases have a sentence of each kind, and how many a wrong one.
 
@@ -122,7 +122,7 @@ TABLES = {
     "ties": [440, 420, 420, 400, 400, 380, 380, 360, 360, 340, 340, 320],
     "flat": [401] * 3 + [400] * 9,
 }
-WAYS: dict[str, tuple[Callable[..., Measured], dict[str, Any], dict[str, Any]]] = {
+WAYS: dict[str, tuple[Callable[..., MeasuredItems], dict[str, Any], dict[str, Any]]] = {
     "read off": (dpgap.top_k, {"unit": "row"}, {"k": 3}),
     "as a set": (dpgap.top_k, {}, {"k": 3, "method": "joint"}),
     "ranked": (dpgap.top_k, {}, {"k": 3, "method": "ranked"}),
@@ -145,7 +145,7 @@ def test_findings_hold_on_ties_and_flat_counts(table: str, way: str, runs: int) 
     answers = dpgap.counts(sold, **{"unit": "who", "item": "what", "domain": ITEMS} | counting)
     truth = np.array(sizes, dtype=float)
 
-    def ask(run: int) -> tuple[Measured, Values]:
+    def ask(run: int) -> tuple[MeasuredItems, Values]:
         return function(answers, epsilon=EPSILONS[run % 3], **asked), truth
 
     tally = _tally(ask, runs)
@@ -191,7 +191,7 @@ def test_findings_hold_of_the_counts_after_cutting_and_not_of_those_before(
     before = totals.reindex(ITEMS, fill_value=0).to_numpy(dtype=float)
     counted: list[Any] = []
 
-    def ask(run: int) -> tuple[Measured, Values]:
+    def ask(run: int) -> tuple[MeasuredItems, Values]:
         if run % 100 == 0:
             counted[:] = [dpgap.counts(table, **asked)]
         (answers,) = counted

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import dpgap
 from dpgap.printable import DocumentError
-from dpgap.releases.document import read_label, write_label
+from dpgap.releases.forms import read_label, write_label
 
 offsets = st.integers(-23 * 60, 23 * 60).map(lambda minutes: datetime.timedelta(minutes=minutes))
 zones = st.none() | offsets.map(datetime.timezone)

@@ -11,8 +11,9 @@ import pytest
 
 import dpgap
 from dpgap.filter_language import Filter
+from dpgap.releases.detail import LedgerReference
 from dpgap.releases.page import Scale, page, rendered, together
-from dpgap.releases.release import LedgerReference, title_of
+from dpgap.releases.release import title_of
 from releases_to_show import released
 
 
@@ -100,7 +101,7 @@ def test_a_page_says_how_its_release_was_made() -> None:
     for fact in ("entry 7 of data set 'sales'", "ab" * 32, release.made.dpgap, "noise exponential"):
         assert fact in words
     assert release.made.time[:10] in words
-    assert all(f"{used.name}: " in words for used in release.mechanisms)
+    assert all(f"{used.name}: " in words for used in release.detail.mechanisms)
 
 
 def test_a_fragment_leaves_title_and_styles_to_the_page_around_it() -> None:
@@ -112,7 +113,7 @@ def test_a_fragment_leaves_title_and_styles_to_the_page_around_it() -> None:
 
 def test_numbers_have_separators_and_names_are_whole() -> None:
     release = released(3, "long")
-    cells = release.cells()
+    cells = release._cells()
     assert all(re.fullmatch(r"\d,\d{3}\.\d", cell) for cell in cells["estimate"])
     assert [len(name) for name in cells["item"]] == [300] * 3
     assert all(f"<bdi>{name}</bdi>" in page(release) for name in cells["item"])
@@ -200,16 +201,16 @@ def test_whole_numbers_have_no_point_unless_another_number_of_the_table_has() ->
         assert not re.search(r"\d\.0", shown[: shown.index("differential privacy")])
     values = np.array([1.0, 2.5])
     mixed = replace(dpgap.CountHull(1, monotonic=True).release([1, 2]), values=values)
-    assert mixed.cells()["estimate"] == ["1.0", "2.5"]
+    assert mixed._cells()["estimate"] == ["1.0", "2.5"]
     assert mixed[0].low.is_integer()
-    assert re.fullmatch(r"-\d+\.0", mixed.cells()["95% low"][0])
+    assert re.fullmatch(r"-\d+\.0", mixed._cells()["95% low"][0])
 
 
 def test_a_name_is_written_in_one_way_wherever_it_is_shown() -> None:
     labels = ["fig\x1b[2J", "", ("pea", np.int64(3)), None]
     release = dpgap.NoisyTopK(4, 1000).release([900, 600, 300, 0], labels=labels)
     written = [r"fig\x1b[2J", '""', "['pea', 3]", "None"]
-    assert release.cells()["item"] == written
+    assert release._cells()["item"] == written
     assert r"fig\x1b[2J" in str(release)
 
 
@@ -218,8 +219,8 @@ def test_a_set_has_one_p_value_which_is_of_no_row() -> None:
         dpgap.measured_top_k([900, 600, 300, 0, 0], 3, 9, method=method, monotonic=True)
         for method in ("ranked", "joint")
     )
-    assert joint.is_proved_as_a_set
-    assert not ranked.is_proved_as_a_set
+    assert joint._is_proved_as_a_set
+    assert not ranked._is_proved_as_a_set
     assert None not in {row.p for row in ranked}
     assert {row.p for row in joint} == {None}
     assert joint.set_p_value is not None
@@ -227,4 +228,4 @@ def test_a_set_has_one_p_value_which_is_of_no_row() -> None:
 
 def test_a_label_that_is_a_number_keeps_its_digits() -> None:
     named = dpgap.NoisyTopK(1, 9).release([1, 5000], labels=[0.25, 1.75])
-    assert named.cells()["item"] == ["1.75"]
+    assert named._cells()["item"] == ["1.75"]

@@ -19,8 +19,7 @@ import dpgap
 from dpgap.budget.cost import Cost
 from dpgap.exact.parameters import factor
 from dpgap.question import Neighbours
-from dpgap.releases.release import Promise
-from every_kind import indices_alone
+from dpgap.releases.detail import Promise
 
 ANSWERS = [900, 50, 800, 3]
 HOSTILE = ["<script>alert(1)</script>", "\x1b[31mred", "a\u202eb", "=cmd()"]
@@ -36,7 +35,6 @@ RELEASES = {
         ANSWERS, labels=labels
     ),
     "measured": lambda labels: dpgap.measured_top_k(ANSWERS, 2, 10, monotonic=True, labels=labels),
-    "indices": lambda labels: indices_alone(dpgap.NoisyTopK(2, 10).release(ANSWERS, labels=labels)),
 }
 
 
@@ -135,9 +133,9 @@ def test_ends_of_intervals_are_rounded_outwards_in_every_table():
     best = dpgap.top_k(sold, unit="row", item="what", domain=["a", "b"], k=2, epsilon=1)
     shares = best.shares(dpgap.count(sold, unit="row", epsilon=1), 0.9)
     for table, scale in ((measured, 1), (shares, 100)):
-        cells = table.cells()
-        for name, values in table.columns().items():
-            for value, cell in zip(values, cells[table.headings.get(name, name)], strict=True):
+        cells = table._cells()
+        for name, values in table._columns().items():
+            for value, cell in zip(values, cells[table._headings.get(name, name)], strict=True):
                 if name.endswith(("low", "high")) and math.isfinite(value):
                     shown = float(cell.rstrip("%").replace(",", ""))
                     less = 1e-9 if name.endswith("low") else -1e-9
@@ -166,7 +164,7 @@ def test_releases_show_nothing_private(monkeypatch):
     for mechanism in mechanisms:
         release = mechanism.release(np.array([secret * 10**6, 3]))
         assert str(secret * 10**6) not in f"{mechanism!r}"
-        assert release.promise is not None
+        assert release.detail.promise is not None
     run = dpgap.SparseVector(0, 1, 1).start()
     run.ask(-secret)
     assert str(secret) not in repr(run)
@@ -256,7 +254,7 @@ def test_every_release_can_be_copied_and_pickled(kind: str, duplicate):
     kept = duplicate(release)
     assert type(kept) is type(release)
     assert str(kept) == str(release)
-    assert kept.columns() == release.columns()
+    assert kept._columns() == release._columns()
     if hasattr(release, "interval"):
         assert (kept.interval(0.8) == release.interval(0.8)).all()
 
@@ -288,7 +286,7 @@ PLAIN = (bool, int, float, str, Fraction, np.ndarray, Neighbours)
 @pytest.mark.parametrize("kind", KEPT)
 def test_every_release_is_a_dictionary_that_json_can_hold(kind: str):
     release = KEPT[kind]()
-    written = release.to_dict()
+    written = release._to_dict()
     assert json.loads(json.dumps(written, allow_nan=False)) == written
     assert written == json.loads(release.to_json())
     assert written["guarantee"] == release.guarantee
@@ -303,7 +301,7 @@ def test_every_release_is_a_dictionary_that_json_can_hold(kind: str):
 
 
 def test_exact_numbers_stay_exact_in_a_dictionary():
-    written = dpgap.NoisyTopK(1, "7/10").release(ANSWERS).to_dict()
+    written = dpgap.NoisyTopK(1, "7/10").release(ANSWERS)._to_dict()
     assert written["epsilon"] == "7/10"
     cost = {"epsilon": "7/10", "rho": "49/200"}
     assert written["cost"] == cost
@@ -311,20 +309,20 @@ def test_exact_numbers_stay_exact_in_a_dictionary():
 
 
 def test_a_dictionary_says_what_noise_the_numbers_have():
-    written = dpgap.CountHull("1/2", monotonic=True).release(ANSWERS).to_dict()
+    written = dpgap.CountHull("1/2", monotonic=True).release(ANSWERS)._to_dict()
     law = {"kind": "hull", "scale": "2", "dimension": 5}
-    assert written["error"] == {"law": law, "grid": "1"}
+    assert written["measured_by"] == {"law": law, "grid": "1"}
 
 
 def test_a_dictionary_says_which_mechanisms_were_used_and_how():
-    written = dpgap.measured_top_k(ANSWERS, 2, "7/10", monotonic=True, method="ranked").to_dict()
+    written = dpgap.measured_top_k(ANSWERS, 2, "7/10", monotonic=True, method="ranked")._to_dict()
     selection, measurement = written["mechanisms"]
     facts = {"epsilon": "7/20", "sensitivity": "1", "monotonic": True}
     own = {"k": 2, "noise": "exponential", "grid": None}
     assert selection == {"name": "NoisyTopK", "parameters": own | facts}
     assert measurement == {"name": "CountHull", "parameters": facts | {"grid": "1/16"}}
     assert written["method"] == "ranked"
-    best = dpgap.measured_top_k(ANSWERS, 2, "7/10", monotonic=True).to_dict()
+    best = dpgap.measured_top_k(ANSWERS, 2, "7/10", monotonic=True)._to_dict()
     spent = [Fraction(each["parameters"]["epsilon"]) for each in best["mechanisms"]]
     assert sum(spent) == Fraction(7, 10)
     steps = [(step, Fraction(cost["epsilon"])) for step, cost in best["cost"]["parts"]]
@@ -358,7 +356,7 @@ def test_rows_in_another_order_keep_what_they_may_be_off_by():
     # Large answers clear the first branch, which is noisier. Of thirty small ones some do not,
     # but for one run in 10^9.
     assert (np.diff(release.estimates) <= 0).all()
-    widths = np.array([error.half_width(0.95) for error in release.errors])
+    widths = np.array([error.half_width(0.95) for error in release.detail.errors])
     assert (widths[:10] == widths.max()).all()
     assert widths[10:].min() < widths.max()
     assert len(set(zip(widths, release.variances, strict=True))) == 2

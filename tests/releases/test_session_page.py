@@ -9,9 +9,9 @@ from typing import Any
 import pandas
 
 import dpgap
+from dpgap.releases.detail import LedgerReference
 from dpgap.releases.findings import general_findings
 from dpgap.releases.page import page, session_page
-from dpgap.releases.release import LedgerReference
 from releases_to_show import SESSION, released, session
 
 
@@ -64,7 +64,7 @@ def test_the_guarantee_is_of_what_all_questions_came_to_and_never_less() -> None
 def test_a_release_that_is_shown_again_is_paid_for_once() -> None:
     release = released(3)
     paid = replace(release, made=release.made._replace(ledger=LedgerReference("s", 7, "ab" * 32)))
-    assert _promised(_words(session_page([paid, paid.again()], ""))) == release.epsilon
+    assert _promised(_words(session_page([paid, paid._again()], ""))) == release.epsilon
     assert _promised(_words(session_page([release, release], ""))) == 2 * release.epsilon
 
 
@@ -100,4 +100,4 @@ def test_a_page_of_groups_explains_once_and_finds_for_each() -> None:
 def test_few_groups_need_no_table_of_contents() -> None:
     groups: Any = session().releases[SESSION.index("20 groups")]
     assert "<nav" in page(groups)
-    assert "<nav" not in page(replace(groups, answers=groups.answers[:3]))
+    assert "<nav" not in page(replace(groups, _answers=groups._answers[:3]))

@@ -13,7 +13,7 @@ from dpgap.data.counts import counts, units_of
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.pipelines.tables import answer
 from dpgap.question import Counting, read_question
-from dpgap.releases.release import Shares, TableRelease, Total
+from dpgap.releases.release import MeasuredItems, MeasuredValues, Shares
 from law_tests import LEVEL
 from seams import InsecureSeededBits, bits_are
 
@@ -42,7 +42,7 @@ def _shared(**asked: Any) -> Shares:
 
 def _runs(
     runs: int, k: int, **bounds: Any
-) -> tuple[list[tuple[TableRelease, Total]], dict[str, float]]:
+) -> tuple[list[tuple[MeasuredItems, MeasuredValues]], dict[str, float]]:
     """Many pairs of a top k and its whole, which has much more noise; and the true shares."""
     asked: dict[str, Any] = {"unit": "row", **bounds}
     found = counts(SOLD, item="what", domain=ITEMS, **asked)
@@ -78,7 +78,7 @@ def test_all_shares_hold_at_once_and_would_not_without_the_noise_of_the_whole(
         shares = top.shares(whole)
         assert shares.other is not None
         held += _holds((*shares.items, shares.other), true)
-        ends = top.ends_of_all()[top.order] / max(whole.estimate, 1e-9)
+        ends = top._ends_of_all()[top._order] / max(whole.estimate, 1e-9)
         rows = zip(top.labels or (), top.labels or (), *ends.T.tolist(), strict=True)
         naive += _holds(list(rows), true)
     assert stats.binom.cdf(held, runs, 0.95) > LEVEL
@@ -93,7 +93,7 @@ def test_half_the_confidence_is_a_shorter_interval_and_both_name_their_level() -
         assert one.high - one.low > other.high - other.low
     for shares, level in ((wide, 95), (short, 50)):
         assert list(shares.to_frame().columns) == ["item", "share", "low", "high"]
-        assert list(shares.cells()) == ["item", "share", f"{level}% low", f"{level}% high"]
+        assert list(shares._cells()) == ["item", "share", f"{level}% low", f"{level}% high"]
     with pytest.raises(ValueError, match="level"):
         top.shares(whole, level=1.5)
 
@@ -173,7 +173,7 @@ def test_arrays_have_shares_too_and_nothing_is_known_of_them() -> None:
     assert shares.other is None
     assert "&lt;b&gt;fig" in shares._repr_html_()
     assert "35.0%" in str(shares)
-    assert shares.to_dict()["items"][0]["item"] == "<b>fig"
+    assert shares._to_dict()["items"][0]["item"] == "<b>fig"
 
 
 def test_what_was_found_above_a_line_has_shares_and_so_has_nothing() -> None:
@@ -209,7 +209,7 @@ def test_a_whole_of_another_question_is_refused() -> None:
         top.shares(dpgap.count(SOLD, unit="row", epsilon=1))
     with pytest.raises(ValueError, match="the same table"):
         top.shares(dpgap.count(SOLD[["who"]], unit="who", epsilon=1))
-    with pytest.raises(TypeError, match=r"of must be a released count or total.*not TableRelease"):
+    with pytest.raises(TypeError, match=r"of must be a released count or total.*not MeasuredItems"):
         top.shares(top)  # type: ignore[arg-type]
     groups: dict[str, Any] = {"by": "paid", "groups": [1], "max_groups": 1}
     by = dpgap.top_k(SOLD.assign(paid=1), **table, **groups, epsilon=1)

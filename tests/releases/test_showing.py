@@ -45,7 +45,7 @@ def test_every_kind_of_release_is_one_line_a_page_and_a_plot(name: str, tmp_path
     assert release.to_html(path) == str(path)
     assert path.read_text("utf-8") == text
     assert "<details>" in release._repr_html_()
-    if any(len(column) for column in release.columns().values()):
+    if any(len(column) for column in release._columns().values()):
         ax = _axes()
         assert release.plot(ax) is ax
         assert len(_names(ax)) > 0
@@ -92,7 +92,7 @@ def test_a_plot_has_estimates_with_intervals_and_the_largest_on_top() -> None:
     assert dots.get_xdata() == pytest.approx([row.estimate for row in release])
     (bands,) = (each for each in ax.containers if hasattr(each, "has_xerr"))
     ends = [path.vertices[:, 0].tolist() for path in bands.lines[2][0].get_paths()]
-    assert np.array(ends) == pytest.approx(release.interval()[release.order])
+    assert np.array(ends) == pytest.approx(release.interval()[release._order])
     assert ax.get_xlabel() == "customer count, 95 % interval"
     assert released(3, how="above").plot(_axes()).lines[-1].get_xdata() == [2900, 2900]
 
@@ -130,7 +130,7 @@ def test_a_dot_outside_of_its_interval_leaves_the_interval_where_it_is() -> None
     moved = replace(release, estimates=release.estimates + np.array([0, 0, 30]))
     (bands,) = (each for each in moved.plot(_axes()).containers if hasattr(each, "has_xerr"))
     ends = [path.vertices[:, 0].tolist() for path in bands.lines[2][0].get_paths()]
-    assert np.array(ends) == pytest.approx(moved.interval()[moved.order])
+    assert np.array(ends) == pytest.approx(moved.interval()[moved._order])
 
 
 def test_a_plot_of_gaps_of_groups_and_of_counts_has_their_units() -> None:

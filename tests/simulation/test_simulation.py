@@ -14,7 +14,7 @@ from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
 from dpgap.mechanisms.top_k import Rankings, select
 from dpgap.simulation import selections
-from dpgap.simulation.selections import Ranked
+from dpgap.simulation.selections import RankedAnswers
 from law_tests import LEVEL, Sifted, chi_square_p, homogeneous_p, sift
 from seams import long_case, quick_in
 
@@ -171,7 +171,7 @@ def _asks_for_too_much(self, law, bars, border, rng):
     return _reaching(self, law, bars + float(law.scale), border, rng)
 
 
-_reaching = Ranked.reaching
+_reaching = RankedAnswers.reaching
 
 
 def _early(self, thresholds):
@@ -188,7 +188,7 @@ NOISY_ABOVE = dpgap.AdaptiveSparseVector("38.5", 3, "0.2", monotonic=True, branc
 
 @pytest.mark.parametrize("bug", [_loses_the_tail, _asks_for_too_much])
 def test_a_planted_pruning_bug_is_caught(monkeypatch, bug):
-    monkeypatch.setattr(Ranked, "reaching", bug)
+    monkeypatch.setattr(RankedAnswers, "reaching", bug)
     monkeypatch.setattr(selections._Stream, "borders", _early)
     monkeypatch.setattr(selections, "_border", _early_top_k)
     assert min(top_k_p_values(NOISY_TOP, "ties").values()) < LEVEL / 10

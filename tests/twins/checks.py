@@ -167,7 +167,7 @@ def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
                 counts={} if question in ("count", "total") else None,
                 limits=_OF_TABLE.get(question, Limits(0, 1, math.inf, math.inf)),
                 winners=[],
-                kind=f"{type(release).__name__} {getattr(release, 'route', '')}",
+                kind=f"{type(release).__name__} {release.detail.route or ''}",
                 before=seen["before"],
                 shown=shown(release, built, bits, None, account, []),
             )
@@ -191,7 +191,7 @@ def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
                 order = [order_of(part) for _, part in parts_of(answers)]
                 seen["shown"] = shown(release, built, bits, ranks, account, order)
             each = [part for _, part in _parts(release)]
-            seen["route"] = [getattr(part, "route", None) for part in each]
+            seen["route"] = [None if part is None else part.detail.route for part in each]
             seen["decided"] = [_decided(part) for part in each]
             if question == "order":
                 seen["order"] = _order(answers, twins)
@@ -432,9 +432,11 @@ def _written(label: Any) -> str:
 
 def _decided(release: Any) -> str | None:
     """The route that a release must have taken, as everybody can tell who sees it."""
-    if not getattr(release, "looked", ()):
-        return getattr(release, "route", None)
-    asked, promise = release.question, release.promise
+    if release is None:
+        return None
+    if not release.detail.looked:
+        return release.detail.route
+    asked, promise = release.question, release.detail.promise
     made = dpgap.MeasuredTopK(
         asked.k,
         equal_part(asked.epsilon, asked.max_groups),
@@ -442,7 +444,7 @@ def _decided(release: Any) -> str | None:
         sensitivity=promise.sensitivity / asked.step,
     )
     assert made.looking is not None
-    values = np.rint([[value / float(asked.step) for _, value in release.looked]])
+    values = np.rint([[value / float(asked.step) for _, value in release.detail.looked]])
     return made.looking.routes[int(made.looking.rule(asked.items).decide(values)[0])].name
 
 

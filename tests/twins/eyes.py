@@ -68,7 +68,7 @@ def shown(
         (ranks, bits.asked),
         diary_of(account),
         order,
-        release.to_dict().get("made"),
+        release._to_dict().get("made"),
     )
 
 
@@ -99,7 +99,7 @@ def ranks_of(answers: Any, winners: int) -> list[tuple[int, int]]:
 
 def document_of(release: Any) -> dict[str, Any]:
     """The document, but for its time and for where the table is."""
-    return _placeless(release.to_dict())
+    return _placeless(release._to_dict())
 
 
 def _placeless(document: dict[str, Any]) -> dict[str, Any]:

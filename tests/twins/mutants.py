@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow
 from pandas.api.types import infer_dtype
 
+from dpgap.budget.cost import Cost
 from dpgap.data import domain, frames, query, sources, values
 from dpgap.data.domain import Domain
 from dpgap.data.engines import counted
@@ -273,9 +274,9 @@ def _divided_by_nothing() -> AbstractContextManager[Any]:
     """Advice that divides by how far two estimates are apart, and words that are not caught."""
 
     def advice(release: Any, groups: Any) -> str:
-        estimates = release.estimates[release.order]
+        estimates = release.estimates[release._order]
         apart = [float(estimates[at - 1] - estimates[at]) for group in groups for at in group[:-1]]
-        wanted, width = sorted(apart, reverse=True)[len(apart) // 2], release.half_width_of_pairs()
+        wanted, width = sorted(apart, reverse=True)[len(apart) // 2], release._half_width_of_pairs()
         return "" if wanted * 10 < width else f"; about {width / wanted} times this ε"
 
     def attempted(part: str, otherwise: Any, make: Callable[..., Any], *given: Any) -> Any:
@@ -355,8 +356,8 @@ def _settled_by_total() -> AbstractContextManager[Any]:
     """A ledger that is told of a cost that follows a private number."""
     right = SpyArchive.settle
 
-    def settle(account: Any, epsilon: Any, document: Any = None) -> None:
-        right(account, epsilon - _known[0] % 2, document)
+    def settle(account: Any, cost: Cost, document: Any = None) -> None:
+        right(account, Cost.pure(cost.epsilon - _known[0] % 2), document)
 
     return mock.patch.object(SpyArchive, "settle", settle)
 

@@ -161,8 +161,8 @@ class Archive(Account, Protocol):
 class _Payable(Protocol):
     @property
     def cost(self) -> Cost: ...
-    def to_archive(self) -> str: ...
-    def paid_by(self, reference: Mapping[str, Any], /) -> Self: ...
+    def _to_archive(self) -> str: ...
+    def _paid_by(self, reference: Mapping[str, Any], /) -> Self: ...
 
 
 Released = TypeVar("Released", bound=_Payable)
@@ -184,7 +184,7 @@ def pay(account: Account | None, request: Request, draw: Callable[[], Released])
     if reference is None:
         settle(reservation, release.cost)
         return release
-    paid_release = release.paid_by(reference)
+    paid_release = release._paid_by(reference)
     settle(reservation, release.cost, paid_release)
     return paid_release
 
@@ -197,7 +197,7 @@ def settle(reservation: Any, cost: Cost, release: _Payable | None = None) -> Non
         if release is None:
             reservation.settle(cost)
         else:
-            reservation.settle(cost, release.to_archive())
+            reservation.settle(cost, release._to_archive())
         return
     except Exception as error:
         cause = ""

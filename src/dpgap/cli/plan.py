@@ -78,7 +78,7 @@ def plan(
     from dpgap.releases.text import print_table
 
     console = Console(highlight=False)
-    print_table(made.cells(), console)
+    print_table(made._cells(), console)
     console.print(made.guarantee, markup=False)
 
 

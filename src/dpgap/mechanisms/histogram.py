@@ -47,8 +47,9 @@ from dpgap.mechanisms.measuring import ValueMechanism
 from dpgap.mechanisms.mechanism import Answers
 from dpgap.mechanisms.top_k import Candidates, Tops, as_candidates, in_order, places_of
 from dpgap.question import Neighbours
+from dpgap.releases.detail import Promise
 from dpgap.releases.drawn import ReadOff, Values
-from dpgap.releases.release import MeasuredValues, Promise
+from dpgap.releases.release import MeasuredValues
 
 MOST_RETURNED = 10**6
 """The most empty items (true count 0) that may be expected in a release."""
@@ -127,7 +128,7 @@ class NoisyHistogram(ValueMechanism):
             self._require_facts(values)
         return Grid(self.grid).steps(array_of(values, sensitivity=self.sensitivity), "values")
 
-    def _made(self, prepared: Integers) -> MeasuredValues:
+    def _draw_and_build(self, prepared: Integers) -> MeasuredValues:
         return self.build(Values(prepared + self.draws(prepared.size, 1, secure_bits())[0]))
 
     def draws(self, count: int, runs: int, bits: Bits) -> Integers:

@@ -50,8 +50,9 @@ from dpgap.mechanisms.top_k import (
     ranked_winners,
     shift_of,
 )
+from dpgap.releases.detail import MechanismUsed
 from dpgap.releases.drawn import Ranking
-from dpgap.releases.release import HybridRelease, MechanismUsed
+from dpgap.releases.release import SelectedItems
 
 _DIGITS = 400
 _SMALLEST_CHANCE = Fraction(1, 10**_DIGITS)
@@ -79,7 +80,7 @@ def chance_above(distance: Fraction, scale: Fraction, reach: int) -> Fraction:
 
 @public
 @declared()
-class HybridTopK(Selecting[Candidates, HybridRelease]):
+class HybridTopK(Selecting[Candidates, SelectedItems]):
     """Find the k largest answers that are above a public threshold, and the gaps between them.
 
     A pseudo-answer at the threshold competes with the answers, with exponential noise of the same
@@ -225,8 +226,12 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
 
     def cost_for(self, prepared: Candidates) -> Cost:
         """The most that a release of these answers costs: with a δ if their items are unknown."""
-        reach = prepared.reach if isinstance(prepared, InGroups) else None
-        return self.cost if reach is None else self.cost.with_delta(self.delta(reach))
+        return self.cost.with_delta(self._delta_for(prepared))
+
+    def _delta_for(self, prepared: Candidates) -> Fraction:
+        if not isinstance(prepared, InGroups) or prepared.reach is None:
+            return Fraction(0)
+        return self.delta(prepared.reach)
 
     def prepare(self, answers: Answers, labels: Labels = None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged.
@@ -246,15 +251,14 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         program = self.in_steps()
         return draw_ranking(program, candidates, int(program.threshold))
 
-    def _made(self, prepared: Candidates) -> HybridRelease:
-        return self.build(self.draw_paid(prepared).drawn, self.cost_for(prepared))
+    def _draw_and_build(self, prepared: Candidates) -> SelectedItems:
+        return self.build(self.draw_paid(prepared).drawn, self._delta_for(prepared))
 
-    def winners(self, drawn: Ranking, most: Cost | None = None) -> Winners:
-        """The drawn winners in the units of answers; `most` is what such a release can cost."""
-        return ranked_winners(self, drawn, self.cost if most is None else most)
+    def winners(self, ranking: Ranking, delta: Fraction = Fraction(0)) -> Winners:
+        """The drawn winners in the units of answers, for a guarantee with this δ."""
+        return ranked_winners(self, ranking, self.cost.with_delta(delta))
 
-    def build(self, drawn: Ranking, most: Cost | None = None) -> HybridRelease:
+    def build(self, ranking: Ranking, delta: Fraction = Fraction(0)) -> SelectedItems:
         """The release of what was drawn."""
-        winners = self.winners(drawn, most)
-        spent = self.cost_of(drawn.leads.size).with_delta(winners.promise.cost.delta)
-        return HybridRelease(spent, mechanisms=(MechanismUsed.of(self),), **winners.selected())
+        cost = self.cost_of(ranking.leads.size).with_delta(delta)
+        return self.winners(ranking, delta).released(MechanismUsed.of(self), cost)

@@ -55,15 +55,16 @@ from dpgap.mechanisms.top_k import (
     shift_of,
     top_draws,
 )
+from dpgap.releases.detail import MechanismUsed, Promise
 from dpgap.releases.drawn import TopSet
-from dpgap.releases.release import JointRelease, MechanismUsed, Promise
+from dpgap.releases.release import SelectedItems
 
 _HALF = Fraction(1, 2)
 
 
 @public
 @declared()
-class JointTopK(Selecting[Candidates, JointRelease]):
+class JointTopK(Selecting[Candidates, SelectedItems]):
     """Find the set of the k largest answers, and its lead over every other set.
 
     The noise does not grow with k. Use this mechanism if the k largest answers are clear as a set.
@@ -187,30 +188,21 @@ class JointTopK(Selecting[Candidates, JointRelease]):
         top_set = TopSet(members.positions[order], labels, int(winner.leads[0]))
         return Draw(top_set, values[groups[order]])
 
-    def winners(self, drawn: TopSet) -> Winners:
+    def winners(self, top_set: TopSet) -> Winners:
         """The drawn winners in the units of answers, with their evidence and the promise."""
-        lead = drawn.lead * Grid(self.grid).width / 2
+        lead = top_set.lead * Grid(self.grid).width / 2
         return Winners(
-            drawn.indices,
-            drawn.labels,
-            np.empty(0),
-            Evidence.of([lead], [self.law]),
-            Promise(self.cost, self.sensitivity, self.monotonic),
-            lead,
+            indices=top_set.indices,
+            labels=top_set.labels,
+            gaps=np.empty(0),
+            evidence=Evidence.of([lead], [self.law]),
+            promise=Promise(self.cost, self.sensitivity, self.monotonic),
+            lead=lead,
         )
 
-    def build(self, drawn: TopSet) -> JointRelease:
+    def build(self, top_set: TopSet) -> SelectedItems:
         """The release of what was drawn."""
-        told = self.winners(drawn)
-        return JointRelease(
-            indices=told.indices,
-            labels=told.labels,
-            lead=drawn.lead * Grid(self.grid).width / 2,
-            p_value=math.exp(-drawn.lead / self.half_step_law.scale),
-            cost=self.cost,
-            promise=told.promise,
-            mechanisms=(MechanismUsed.of(self),),
-        )
+        return self.winners(top_set).released(MechanismUsed.of(self), self.cost)
 
 
 def by_value(candidates: Candidates) -> InGroups:

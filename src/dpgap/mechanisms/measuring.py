@@ -46,8 +46,9 @@ from dpgap.exact.parameters import (
 from dpgap.exact.reals import Floats, Integers, require_scale
 from dpgap.exact.shells import CubeNoise, HullNoise, ShellNoise, ValueLaw, shells
 from dpgap.mechanisms.mechanism import Claims, Mechanism
+from dpgap.releases.detail import Detail, MechanismUsed, Promise
 from dpgap.releases.drawn import ReadOff, Values
-from dpgap.releases.release import MeasuredValues, MechanismUsed, Promise
+from dpgap.releases.release import MeasuredValues
 
 L = TypeVar("L", bound=ValueLaw)
 
@@ -92,15 +93,17 @@ class ValueMechanism(Mechanism[Integers, MeasuredValues]):
         lengths: Floats = np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
         return lengths
 
-    def build(self, drawn: Values) -> MeasuredValues:
+    def build(self, draw: Values) -> MeasuredValues:
         """The release of what was drawn."""
         return MeasuredValues(
-            values=self.lengths(drawn),
             cost=self.cost,
-            promise=self.promise,
-            error=self.error(drawn.values.size),
-            rounding=Grid(self.grid).rounding,
-            mechanisms=(MechanismUsed.of(self),),
+            values=self.lengths(draw),
+            detail=Detail(
+                promise=self.promise,
+                mechanisms=(MechanismUsed.of(self),),
+                measured_by=self.error(draw.values.size),
+                rounding=Grid(self.grid).rounding,
+            ),
         )
 
 

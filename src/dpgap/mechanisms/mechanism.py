@@ -26,8 +26,9 @@ from dpgap.estimates.certificates import Evidence
 from dpgap.exact.grid import MAX_STEPS, Grid, Labels
 from dpgap.exact.parameters import remembered
 from dpgap.exact.reals import Floats, Integers, without_float_errors
+from dpgap.releases.detail import Detail, MechanismUsed, Promise
 from dpgap.releases.drawn import Drawn
-from dpgap.releases.release import Promise, Release
+from dpgap.releases.release import Release, SelectedItems
 
 Answers = ArrayLike | PrivateCounts
 """What a top k may be asked of."""
@@ -58,11 +59,16 @@ class Winners(NamedTuple):
     lead: float | None = None
     """The lead of the winners as one set."""
 
-    def selected(self) -> dict[str, Any]:
-        """The fields of a release whose winners have gaps."""
-        told = self._asdict()
-        del told["lead"]
-        return told
+    def released(self, mechanism: MechanismUsed, cost: Cost) -> SelectedItems:
+        """The release of the winners alone."""
+        return SelectedItems(
+            cost=cost,
+            indices=self.indices,
+            labels=self.labels,
+            gaps=self.gaps,
+            lead=self.lead,
+            detail=Detail(promise=self.promise, mechanisms=(mechanism,), evidence=self.evidence),
+        )
 
 
 def gaps_of(leads: NDArray[Any], width: float) -> Floats:
@@ -112,13 +118,15 @@ class Mechanism(ABC, Generic[P, R]):
         """Draw whole numbers; the caller has paid. Selections add the answers of the chosen."""
 
     @abstractmethod
-    def build(self, drawn: Any) -> R:
+    def build(self, draw: Any) -> R:
         """The release of what was drawn."""
 
-    def _made(self, prepared: P) -> R:
+    def _draw_and_build(self, prepared: P) -> R:
         """Draw and build; the caller has paid."""
-        drawn = self.draw_paid(prepared)
-        return self.build(drawn.drawn if isinstance(drawn, Draw) else drawn)
+        draw = self.draw_paid(prepared)
+        if isinstance(draw, Draw):
+            return self.build(draw.drawn)
+        return self.build(draw)
 
     @property
     @remembered
@@ -133,7 +141,7 @@ class Mechanism(ABC, Generic[P, R]):
     def _release_prepared(self, prepared: P, account: Account | None) -> R:
         """Pay, draw, build and keep."""
         request = Request(self.cost_for(prepared), self)
-        return pay(account, request, partial(self._made, prepared))
+        return pay(account, request, partial(self._draw_and_build, prepared))
 
 
 class Selecting(Mechanism[P, R]):

@@ -74,9 +74,10 @@ from dpgap.exact.parameters import (
 from dpgap.exact.reals import Flags, Floats, GridNoise, Integers, decide
 from dpgap.mechanisms.mechanism import Draw, Mechanism, Winners, require_threshold
 from dpgap.mechanisms.top_k import Tops, claims_of, named
+from dpgap.releases.detail import Detail, MechanismUsed, Promise
 from dpgap.releases.drawn import Above
 from dpgap.releases.plain import plain
-from dpgap.releases.release import AboveRelease, MechanismUsed, Promise
+from dpgap.releases.release import ItemsAbove
 
 
 class Stream(NamedTuple):
@@ -410,7 +411,7 @@ class Run(ProcessBound):
             if credit and not was_closed:
                 settle(self._reservation, self.cost, self._archived())
 
-    def _archived(self) -> AboveRelease | None:
+    def _archived(self) -> ItemsAbove | None:
         """All answers, for an account that archives; None if it does not."""
         reference = getattr(self._reservation, "reference", None)
         if reference is None:
@@ -418,7 +419,7 @@ class Run(ProcessBound):
         indices, branches, gaps = np.array(self._above, dtype=np.int64).reshape(-1, 3).T
         above = Above(indices, None, branches, gaps, self._used, self._processed)
         thresholds = tuple(self._thresholds) if self._has_thresholds else None
-        return self._mechanism.build(above, thresholds).paid_by(reference)
+        return self._mechanism.build(above, thresholds)._paid_by(reference)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -473,7 +474,7 @@ def _read_branches(name: str, value: object) -> int:
 
 @public
 @declared()
-class SparseVector(Mechanism[Stream, AboveRelease]):
+class SparseVector(Mechanism[Stream, ItemsAbove]):
     """Find the first k answers that are above a threshold, and by how much.
 
     Guarantee: pure ε-differential privacy of all output about the stream, including gaps.
@@ -677,7 +678,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         labels: Labels = None,
         max_answers: int | None = None,
         account: Account | None = None,
-    ) -> AboveRelease:
+    ) -> ItemsAbove:
         """Go through a whole list on secure exact noise, from first to last.
 
         The run stops after `max_answers` answers above; `remaining` is the ε that is left then.
@@ -749,33 +750,44 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         )
         return Draw(all_above, np.concatenate(answers))
 
-    def winners(self, drawn: Above) -> Winners:
+    def winners(self, above: Above) -> Winners:
         """The drawn winners in the units of answers, with their evidence and the promise."""
-        raw: Floats = np.multiply(drawn.gaps, Grid(self.grid).width, dtype=np.float64)
+        raw_gaps = self._raw_gaps(above)
         return Winners(
-            drawn.indices,
-            drawn.labels,
-            raw + self.gap_offsets[drawn.branches - 1],
-            evidence_of(self.every_branch, drawn.branches, raw),
-            Promise(self.cost, self.sensitivity, self.monotonic),
+            indices=above.indices,
+            labels=above.labels,
+            gaps=raw_gaps + self.gap_offsets[above.branches - 1],
+            evidence=evidence_of(self.every_branch, above.branches, raw_gaps),
+            promise=Promise(self.cost, self.sensitivity, self.monotonic),
         )
 
-    def build(self, drawn: Above, thresholds: tuple[Fraction, ...] | None = None) -> AboveRelease:
+    def _raw_gaps(self, above: Above) -> Floats:
+        """The gaps over the noisy threshold, in the units of answers."""
+        gaps: Floats = np.multiply(above.gaps, Grid(self.grid).width, dtype=np.float64)
+        return gaps
+
+    def build(self, above: Above, thresholds: tuple[Fraction, ...] | None = None) -> ItemsAbove:
         """The release of what was drawn; `thresholds` are those of a run's questions."""
-        selected = self.winners(drawn).selected()
+        winners = self.winners(above)
+        gaps = winners.gaps
         if thresholds is not None:
-            places = zip(thresholds, drawn.branches.tolist(), strict=True)
-            offsets = [self.over(line).gap_offsets[branch - 1] for line, branch in places]
-            raw = np.multiply(drawn.gaps, Grid(self.grid).width, dtype=np.float64)
-            selected["gaps"] = raw + np.array(offsets)
-        return AboveRelease(
-            **selected,
-            thresholds=thresholds,
-            branch_of=drawn.branches,
-            cost=self.cost_of(drawn.used),
-            processed=drawn.processed,
-            errors=self.gap_errors,
-            mechanisms=(MechanismUsed.of(self),),
+            pairs = zip(thresholds, above.branches.tolist(), strict=True)
+            offsets = [self.over(line).gap_offsets[branch - 1] for line, branch in pairs]
+            gaps = self._raw_gaps(above) + np.array(offsets)
+        return ItemsAbove(
+            cost=self.cost_of(above.used),
+            indices=winners.indices,
+            labels=winners.labels,
+            gaps=gaps,
+            branch_of=above.branches,
+            detail=Detail(
+                promise=winners.promise,
+                mechanisms=(MechanismUsed.of(self),),
+                evidence=winners.evidence,
+                gap_errors=self.gap_errors,
+                thresholds=thresholds,
+                processed=above.processed,
+            ),
         )
 
     def start(self, *, account: Account | None = None) -> Run:

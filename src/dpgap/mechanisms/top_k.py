@@ -21,7 +21,7 @@ from dataclasses import KW_ONLY, field
 from fractions import Fraction
 from functools import cache, partial
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -76,8 +76,9 @@ from dpgap.exact.reals import (
     exponential_bounds,
 )
 from dpgap.mechanisms.mechanism import Answers, Claims, Draw, Selecting, Winners, gaps_of
+from dpgap.releases.detail import MechanismUsed, Promise
 from dpgap.releases.drawn import Ranking
-from dpgap.releases.release import MaxRelease, MechanismUsed, Promise, TopKRelease
+from dpgap.releases.release import SelectedItems
 
 
 class OneByOne(NamedTuple):
@@ -204,27 +205,32 @@ def claims_of(mechanism: Claims) -> dict[str, Any]:
     }
 
 
-def law_for(own: Claims, winners: int, noise: str) -> RealLaw:
+def law_for(mechanism: Claims, winners: int, noise: str) -> RealLaw:
     """The noise of each answer, if ε pays for `winners` winners separately."""
-    shared = winners if own.monotonic else 2 * winners
-    law = law_on_grid(LAWS[noise], own.grid, own.sensitivity, equal_part(own.epsilon, shared))
+    parts = winners
+    if not mechanism.monotonic:  # the best loser may move the other way: a winner costs double
+        parts = 2 * winners
+    epsilon = equal_part(mechanism.epsilon, parts)
+    law = law_on_grid(LAWS[noise], mechanism.grid, mechanism.sensitivity, epsilon)
     if not isinstance(law, RealLaw):
         raise ValueError(f"noise must be {either(RealLaw)} for a Top-K: {law.name} noise can tie")
     return law
 
 
 def ranked_winners(
-    own: Ranked, drawn: Ranking, most: Cost, *, somebody_lost: bool = True
+    mechanism: Ranked, ranking: Ranking, highest_cost: Cost, *, somebody_lost: bool = True
 ) -> Winners:
     """A ranking in the units of answers; with the evidence of its leads, if somebody lost."""
-    width = Grid(own.grid).width
-    leads = (drawn.leads * width).tolist() if somebody_lost else []
+    width = Grid(mechanism.grid).width
+    leads = []
+    if somebody_lost:
+        leads = (ranking.leads * width).tolist()
     return Winners(
-        drawn.indices,
-        drawn.labels,
-        gaps_of(drawn.leads, width),
-        Evidence.of(leads, [own.law] * len(leads)),
-        Promise(most, own.sensitivity, own.monotonic),
+        indices=ranking.indices,
+        labels=ranking.labels,
+        gaps=gaps_of(ranking.leads, width),
+        evidence=Evidence.of(leads, [mechanism.law] * len(leads)),
+        promise=Promise(highest_cost, mechanism.sensitivity, mechanism.monotonic),
     )
 
 
@@ -302,7 +308,7 @@ def shift_of(index: int, falls: Vector, winners: Any, descent: Extremes) -> Scal
 
 @public
 @declared()
-class NoisyTopK(Selecting[Candidates, TopKRelease]):
+class NoisyTopK(Selecting[Candidates, SelectedItems]):
     """Find the k largest answers and the gaps between them.
 
     Answers are *monotonic* if one person can only move all of them up, or all of them down, as
@@ -340,7 +346,6 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
     noise: str = parameter(require_noise, default="exponential")
     grid: ExactOrNone = parameter(read_grid, default=None)
     law: RealLaw = derived(lambda self: law_for(self, self.k, self.noise))
-    _kind: ClassVar[type[TopKRelease]] = TopKRelease
 
     def run(self, answers: Vector, noise: Noise) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:
         """The algorithm: the k winning indices, and each winner's lead over the best loser.
@@ -417,14 +422,14 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
         """Select; the caller has paid."""
         return draw_ranking(self.in_steps(), candidates)
 
-    def winners(self, drawn: Ranking) -> Winners:
+    def winners(self, ranking: Ranking) -> Winners:
         """The drawn winners in the units of answers, with their evidence and the promise."""
-        return ranked_winners(self, drawn, self.cost, somebody_lost=drawn.leads.size == self.k)
+        somebody_lost = ranking.leads.size == self.k
+        return ranked_winners(self, ranking, self.cost, somebody_lost=somebody_lost)
 
-    def build(self, drawn: Ranking) -> TopKRelease:
+    def build(self, ranking: Ranking) -> SelectedItems:
         """The release of what was drawn."""
-        told = self.winners(drawn).selected()
-        return self._kind(self.cost, mechanisms=(MechanismUsed.of(self),), **told)
+        return self.winners(ranking).released(MechanismUsed.of(self), self.cost)
 
 
 @public
@@ -453,14 +458,13 @@ class NoisyMax(NoisyTopK):
     """
 
     k: int = field(default=1, init=False)
-    _kind: ClassVar[type[TopKRelease]] = MaxRelease
 
     @errors_without_answers
     def release(
         self, answers: Answers, *, labels: Labels = None, account: Account | None = None
-    ) -> MaxRelease:
+    ) -> SelectedItems:
         """Select on secure exact noise: `answers`, `labels` and `account` as for `NoisyTopK`."""
-        return cast(MaxRelease, NoisyTopK.release(self, answers, labels=labels, account=account))
+        return NoisyTopK.release(self, answers, labels=labels, account=account)
 
 
 def draw_ranking(program: Ranked, candidates: Candidates, line: int | None = None) -> Draw[Ranking]:

@@ -71,7 +71,7 @@ from dpgap.pipelines.routes import (
 )
 from dpgap.question import ABOVE_METHODS, METHODS, one_of
 from dpgap.releases.drawn import Above, Measuring
-from dpgap.releases.release import Measured
+from dpgap.releases.release import MeasuredItems
 
 _Parameters = ParamSpec("_Parameters")
 _Pipeline = TypeVar("_Pipeline")
@@ -86,7 +86,7 @@ k. So a quarter is enough if the set is clear at all, and the measurement gets t
 
 @public
 @declared()
-class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
+class MeasuredTopK(TwoSteps, Selecting[Candidates, MeasuredItems]):
     """Find the k largest answers and estimate them: `measured_top_k` as a reusable value.
 
     Parameters
@@ -143,6 +143,11 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
             return without_look
         return Cost.worst([without_look, *self.looking.costs], 1)
 
+    def cost_of(self, drawn: Measuring[Any], found: int) -> Cost:
+        if self.looking is None or drawn.route is None:
+            return self.route.cost
+        return self.looking.cost_of(drawn.route)
+
     @property
     def kind(self) -> type[RankedRoute | JointRoute | PaperRoute]:
         """The kind of the route without a look."""
@@ -190,7 +195,7 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
 
 @public
 @declared()
-class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
+class MeasuredAbove(TwoSteps, Selecting[Stream, MeasuredItems]):
     """Find answers above a threshold and estimate them: `measured_above` as a reusable value.
 
     Parameters
@@ -316,7 +321,7 @@ def measured_top_k(
     grid: Rational | None = None,
     labels: Sequence[Any] | None = None,
     account: Account | None = None,
-) -> Measured:
+) -> MeasuredItems:
     """The k largest answers with estimates and error bars; all together costs ε.
 
     Parameters
@@ -384,7 +389,7 @@ def measured_above(
     grid: Rational | None = None,
     labels: Sequence[Any] | None = None,
     account: Account | None = None,
-) -> Measured:
+) -> MeasuredItems:
     """The answers above a threshold with estimates and error bars; all together costs ε.
 
     Parameters

@@ -214,7 +214,11 @@ class Plan(Table):
             )
         return " ".join((*sentences, "Nothing has been spent."))
 
-    def columns(self) -> dict[str, Sequence[Any]]:
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as a dictionary that JSON can hold; exact numbers are text such as "7/10"."""
+        return self._to_dict()
+
+    def _columns(self) -> dict[str, Sequence[Any]]:
         shown: dict[str, Sequence[Any]] = {
             "method": [row.method for row in self.rows],
             "ε": [readable(row.epsilon) for row in self.rows],

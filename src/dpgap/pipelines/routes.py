@@ -23,7 +23,6 @@ import numpy as np
 
 from dpgap.budget.cost import Cost
 from dpgap.estimates.after_selection import Estimates
-from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.errors import MeasurementError
 from dpgap.estimates.linear import blue_variance
 from dpgap.exact.grid import Grid
@@ -38,8 +37,9 @@ from dpgap.mechanisms.top_k import Candidates, NoisyTopK, claims_of
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.question import HISTOGRAM, Question
+from dpgap.releases.detail import Detail, MechanismUsed
 from dpgap.releases.drawn import Above, Measuring, Ranking, ReadOff
-from dpgap.releases.release import Measured, MechanismUsed, TableRelease
+from dpgap.releases.release import MeasuredItems
 
 Looked = tuple[tuple[int, float], ...]
 """The ranks of a look, and their measured values."""
@@ -59,65 +59,42 @@ def build(
     route: str | None = None,
     looked: Looked = (),
     processed: int | None = None,
-) -> Measured:
+) -> MeasuredItems:
     """Make the release from selection, measurements and estimates.
 
-    `most` is the most that such a release costs, and `cost` what this one did cost.
-    Answers about a table, and sets, have the largest estimate first. If every item was selected,
-    there is one gap less, and gaps stay in the order of the selection. Sums of a table are added up
-    in whole steps, such as cents, and mechanisms work in steps. So every number and every error is
-    multiplied by the step.
+    `most` is the most that such a release costs, and `cost` what this one did cost. Answers about a
+    table, and sets, have the largest estimate first. If every item was selected, there is one gap
+    less, and gaps stay in the order of the selection.
     """
     if question is not None:  # a δ is spent when the draw begins
         most = most.with_delta(question.delta)
         cost = cost.with_delta(question.delta)
-    told: dict[str, Any] = {
-        **winners._asdict(),
-        **found._asdict(),
-        "cost": cost,
-        "promise": winners.promise._replace(cost=most),
-        "mechanisms": tuple([MechanismUsed.of(by) for _, by in steps]),
-        "measurements": values,
-        "rounding": Grid(grid).rounding,
-        "method": method,
-        "route": route,
-        "looked": looked,
-        "processed": processed,
-    }
-    if question is None and winners.lead is None:
-        return Measured(**told)
-    order = np.argsort(-found.estimates, kind="stable")
-    places = order.tolist()
-    for name in ("indices", "measurements", "estimates", "variances"):
-        told[name] = told[name][order]
-    if winners.gaps.size == order.size:
-        told["gaps"] = winners.gaps[order]
-    if winners.labels is not None:
-        told["labels"] = tuple([winners.labels[place] for place in places])
-    if len(found.errors) > 1:
-        told["errors"] = tuple([found.errors[place] for place in places])
-    if question is None:
-        return Measured(**told)
-    step, width = question.step, float(question.step)
-    for name in ("measurements", "estimates", "gaps", "rounding"):
-        told[name] = told[name] * width
-    told["variances"] = told["variances"] * width**2
-    told["errors"] = tuple([replace(each, grid=each.grid * step) for each in told["errors"]])
-    told["looked"] = tuple([(rank, value * width) for rank, value in looked])
-    if winners.lead is not None:
-        told["lead"] = winners.lead * width
-    if winners.evidence is not None:
-        leads, scales = winners.evidence.leads, winners.evidence.scales
-        if len(leads) < 2:  # one for all of them
-            places = [0][: len(leads)]
-        told["evidence"] = Evidence(
-            tuple([leads[place] * width for place in places]),
-            tuple([scales[place] * step for place in places]),
-        )
-    if found.measured_by is not None:
-        told["measured_by"] = replace(found.measured_by, grid=found.measured_by.grid * step)
-    told["promise"] = told["promise"]._replace(sensitivity=winners.promise.sensitivity * step)
-    return TableRelease(**told, question=question)
+    release = MeasuredItems(
+        cost=cost,
+        indices=winners.indices,
+        labels=winners.labels,
+        gaps=winners.gaps,
+        lead=winners.lead,
+        measurements=values,
+        estimates=found.estimates,
+        variances=found.variances,
+        detail=Detail(
+            promise=winners.promise._replace(cost=most),
+            mechanisms=tuple(MechanismUsed.of(mechanism) for _, mechanism in steps),
+            method=method,
+            route=route,
+            looked=looked,
+            evidence=winners.evidence,
+            centres=found.centres,
+            errors=found.errors,
+            measured_by=found.measured_by,
+            rounding=Grid(grid).rounding,
+            processed=processed,
+        ),
+    )
+    if question is not None or winners.lead is not None:
+        release = release._largest_first()
+    return release if question is None else release._about(question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +208,7 @@ class TwoSteps:
         return self, None, ()
 
     @without_float_errors
-    def build(self: Any, drawn: Measuring[Any], question: Question | None = None) -> Measured:
+    def build(self: Any, drawn: Measuring[Any], question: Question | None = None) -> MeasuredItems:
         """The release of what was drawn: the answer to a question, if there is one."""
         route, look, looked = self.route_of(drawn)
         steps = ("look", look), ("select", route.selection), ("measure", route.measurement)
@@ -242,7 +219,7 @@ class TwoSteps:
             found = route.estimates(winners.gaps, values, drawn.chosen)
         return build(
             self.cost,
-            self.cost_of(route, look, drawn.chosen, values.size),
+            self.cost_of(drawn, values.size),
             self.method,
             steps if look else steps[1:],
             winners,
@@ -261,12 +238,11 @@ class TwoSteps:
         """The most that a release costs."""
         return Cost.composed([("select", self.selection.cost), ("measure", self.measurement.cost)])
 
-    def cost_of(self, route: Any, look: Joint | None, chosen: Any, found: int) -> Cost:
-        """What a release did cost that took this route; without winners nothing is measured."""
-        parts = [] if look is None else [("look", look.cost)]
-        parts.append(("select", route.cost_of_selection(chosen)))
+    def cost_of(self: Any, drawn: Measuring[Any], found: int) -> Cost:
+        """What a release did cost: if nothing was found, nothing was measured."""
+        parts = [("select", self.cost_of_selection(drawn.chosen))]
         if found:
-            parts.append(("measure", route.measurement.cost))
+            parts.append(("measure", self.measurement.cost))
         return Cost.composed(parts)
 
     def cost_of_selection(self: Any, chosen: Any) -> Cost:
@@ -460,7 +436,7 @@ class HistogramRoute:
         return Measuring(self.histogram.draw_paid(candidates, self.wanted))
 
     @without_float_errors
-    def build(self, drawn: Measuring[ReadOff], question: Question | None = None) -> Measured:
+    def build(self, drawn: Measuring[ReadOff], question: Question | None = None) -> MeasuredItems:
         """The release of what was drawn: the answer to a question, if there is one."""
         read_off, histogram = drawn.chosen, self.histogram
         values, error = histogram.lengths(read_off), histogram.error_of(read_off)

@@ -36,12 +36,12 @@ from dpgap.pipelines.tables import (
 )
 from dpgap.question import Counting, Neighbours, Question, read_question
 from dpgap.releases import page
-from dpgap.releases.release import Place, ReleasesByGroup, TableRelease, Total, UnitCount
+from dpgap.releases.release import MeasuredItems, MeasuredValues, Place, ReleasesByGroup
 
 if TYPE_CHECKING:
     from dpgap.question import DomainLike
 
-Answered = Answer | Total
+Answered = Answer | MeasuredValues
 
 
 @public
@@ -151,7 +151,7 @@ class Session:
         method: str = "best",
         split: Rational | None = None,
         fresh: bool = False,
-    ) -> TableRelease: ...
+    ) -> MeasuredItems: ...
     @overload
     def top_k(
         self,
@@ -290,7 +290,7 @@ class Session:
         method: str = "best",
         split: Rational | None = None,
         fresh: bool = False,
-    ) -> TableRelease: ...
+    ) -> MeasuredItems: ...
     @overload
     def above(
         self,
@@ -425,7 +425,7 @@ class Session:
     @errors_without_answers
     def count(
         self, *, epsilon: Rational, where: str | None = None, fresh: bool = False
-    ) -> UnitCount:
+    ) -> MeasuredValues:
         """How many distinct units there are: see `dpgap.count`.
 
         Parameters
@@ -444,7 +444,7 @@ class Session:
         """
         question = read_question("count", epsilon=epsilon)
         counting = replace(self._common, where=where)
-        return cast(UnitCount, self._ask(question, counting, fresh))
+        return cast(MeasuredValues, self._ask(question, counting, fresh))
 
     @errors_without_answers
     def total(
@@ -457,7 +457,7 @@ class Session:
         step: Rational = "0.01",
         where: str | None = None,
         fresh: bool = False,
-    ) -> Total:
+    ) -> MeasuredValues:
         """The total of a column: see `dpgap.total`.
 
         Parameters
@@ -486,7 +486,7 @@ class Session:
         counting = replace(
             self._common, sum=sum, at_most=at_most, at_least=at_least, step=step, where=where
         )
-        return cast(Total, self._ask(question, counting, fresh))
+        return cast(MeasuredValues, self._ask(question, counting, fresh))
 
     @errors_without_answers
     def plan(
@@ -622,7 +622,7 @@ class Session:
         is_known = about.digest is not None or about.unknown
         place = about.essence, None if is_known else counted.key
         if not is_fresh and place in self._newest:
-            return self._newest[place].again()
+            return self._newest[place]._again()
         warn_of_weak_promise(about)
         release = paid_answer(answering, counted.answers, self._account, is_fresh)
         self._newest[place] = release

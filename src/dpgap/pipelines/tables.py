@@ -33,8 +33,9 @@ from dpgap.question import (
     read_question,
     weak_promises,
 )
+from dpgap.releases.detail import Detail, MechanismUsed
 from dpgap.releases.document import read_archived
-from dpgap.releases.release import MechanismUsed, ReleasesByGroup, TableRelease, Total, UnitCount
+from dpgap.releases.release import MeasuredItems, MeasuredValues, ReleasesByGroup, by_group
 
 if TYPE_CHECKING:
     from dpgap.question import DomainLike
@@ -48,9 +49,8 @@ if TYPE_CHECKING:
 Counted = PrivateCounts | CountsByGroup
 Ungrouped: TypeAlias = "Table | PrivateCounts"
 AnyTable: TypeAlias = "Table | Counted"
-Answer = TableRelease | ReleasesByGroup
+Answer = MeasuredItems | ReleasesByGroup
 _NOTHING_STATED = Counting()
-_OF_ALL: dict[str, type[Total]] = {"count": UnitCount, "total": Total}
 
 
 def answer(
@@ -59,7 +59,7 @@ def answer(
     account: Account | None,
     fresh: bool,
     counting: Counting = _NOTHING_STATED,
-) -> Answer | Total:
+) -> Answer | MeasuredValues:
     """Count the table if needed. Pay for the answer and draw it; or return the paid answer."""
     if not isinstance(table, Counted):
         count_table = units_of if question.is_of_all else count_items
@@ -73,7 +73,7 @@ def answer(
 
 def paid_answer(
     answering: "Answering", answers: Counted, account: Account | None, fresh: bool
-) -> Answer | Total:
+) -> Answer | MeasuredValues:
     """Pay for the answer and draw it; or return the paid answer.
 
     Whether it was paid for depends on the question and on the ledger, never on the table.
@@ -85,7 +85,7 @@ def paid_answer(
         if isinstance(account, Archive):
             document = account.free_answer(request, fresh)
             if document is not None:
-                return cast(Answer | Total, read_archived(document).again())
+                return cast(Answer | MeasuredValues, read_archived(document)._again())
         with ExitStack() as resources:
             prepared: list[Any] = []
             for each in answers.values() if isinstance(answers, CountsByGroup) else [answers]:
@@ -99,12 +99,12 @@ def paid_answer(
         if before.answered.document is None:
             raise
         again = read_archived(before.answered.document)
-        asked = getattr(again, "question", None)  # that of an array has none
+        asked = again.question
         if asked is None or not question.is_same_as(asked):
             raise KeyUsed(
                 "this request key was used for another request: use a new key for each"
             ) from None
-        return cast(Answer | Total, again.again())
+        return cast(Answer | MeasuredValues, again._again())
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,28 +158,31 @@ class Answering:
         groups = question.max_groups
         return pipeline.cost_of_groups([pipeline.cost] * groups, groups).with_delta(question.delta)
 
-    def build(self, drawn: Sequence[Any]) -> Answer | Total:
+    def build(self, drawn: Sequence[Any]) -> Answer | MeasuredValues:
         """The answer, largest estimates first; one for each group where there are groups."""
         question, pipeline = self.question, self.pipeline
         if isinstance(pipeline, NoisyHistogram):
             step, promise, error = question.step, pipeline.promise, pipeline.error()
-            return _OF_ALL[question.kind](
-                values=np.array([float(steps * step) for steps in drawn[0].values.tolist()]),
+            values = [float(steps * step) for steps in drawn[0].values.tolist()]
+            return MeasuredValues(
                 cost=pipeline.cost,
-                promise=promise._replace(sensitivity=promise.sensitivity * step),
-                error=replace(error, grid=error.grid * step),
-                rounding=0.0,
-                mechanisms=(MechanismUsed.of(pipeline),),
                 question=question,
+                values=np.array(values),
+                detail=Detail(
+                    promise=promise._replace(sensitivity=promise.sensitivity * step),
+                    mechanisms=(MechanismUsed.of(pipeline),),
+                    measured_by=replace(error, grid=error.grid * step),
+                    rounding=0.0,
+                ),
             )
         if question.by is None:
-            return cast(TableRelease, pipeline.build(drawn[0], question))
+            return pipeline.build(drawn[0], question)
         releases = [
-            cast(TableRelease, pipeline.build(each, replace(question, group=group)))
+            pipeline.build(each, replace(question, group=group))
             for group, each in zip(self.groups, drawn, strict=True)
         ]
         cost = pipeline.cost_of_groups([each.cost for each in releases], question.max_groups)
-        return ReleasesByGroup.of(question, releases, cost.with_delta(question.delta), self.cost)
+        return by_group(question, releases, cost.with_delta(question.delta), self.cost)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -211,7 +214,7 @@ def top_k(
     decimal: str | None = None,
     account: Account | None = None,
     fresh: bool = False,
-) -> TableRelease: ...
+) -> MeasuredItems: ...
 @overload
 def top_k(
     table: Table,
@@ -408,7 +411,7 @@ def above(
     decimal: str | None = None,
     account: Account | None = None,
     fresh: bool = False,
-) -> TableRelease: ...
+) -> MeasuredItems: ...
 @overload
 def above(
     table: Table,
@@ -607,7 +610,7 @@ def count(
     decimal: str | None = None,
     account: Account | None = None,
     fresh: bool = False,
-) -> UnitCount:
+) -> MeasuredValues:
     """How many distinct units a table has, with an interval: "of how many?".
 
     With a filter, a unit counts if it has a row that the filter keeps.
@@ -657,7 +660,7 @@ def count(
         encoding=encoding,
         decimal=decimal,
     )
-    return cast(UnitCount, ask(question, table, counting, account, fresh))
+    return cast(MeasuredValues, ask(question, table, counting, account, fresh))
 
 
 @public
@@ -677,7 +680,7 @@ def total(
     decimal: str | None = None,
     account: Account | None = None,
     fresh: bool = False,
-) -> Total:
+) -> MeasuredValues:
     """The total of a column, with an interval. What each unit adds is cut off at public ends.
 
     Parameters
@@ -737,7 +740,7 @@ def total(
         encoding=encoding,
         decimal=decimal,
     )
-    return cast(Total, ask(question, table, counting, account, fresh))
+    return cast(MeasuredValues, ask(question, table, counting, account, fresh))
 
 
 def _decimal_of(table: AnyTable, stated: str | None) -> str | None:
@@ -778,7 +781,7 @@ def ask(
     counting: Counting,
     account: Account | None,
     fresh: bool,
-) -> Answer | Total:
+) -> Answer | MeasuredValues:
     """Count the table if needed, pay and answer."""
     refuse_counts_of_all(question, table)
     stated = counting.stated()

@@ -12,6 +12,7 @@ proof may be wrong in 2.5 % of releases, so both together are wrong in at most 5
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,30 +21,23 @@ from dpgap.estimates.errors import HistogramError
 from dpgap.exact.parameters import approximately, few_digits
 from dpgap.exact.reals import Flags
 from dpgap.printable import column_name, visible
-from dpgap.question import HISTOGRAM
+from dpgap.question import HISTOGRAM, Question
 from dpgap.releases.plain import attempted, in_words, ranks_in_words, separated
 from dpgap.releases.release import (
     HEADINGS,
-    AboveRelease,
-    HybridRelease,
-    Measured,
+    Items,
+    MeasuredItems,
+    MeasuredValues,
     Release,
     ReleasesByGroup,
-    Selected,
-    Table,
-    TableRelease,
-    TopKRelease,
-    Total,
     measured_in,
     p_text,
-    question_of,
 )
 
 
 def is_private(release: Release) -> bool:
     """Whether its guarantee holds: items were stated, not read from the table."""
-    question = question_of(release)
-    return question is None or question.is_private
+    return release.question is None or release.question.is_private
 
 
 # --------------------------------------------------------------------------------------------------
@@ -63,10 +57,11 @@ def cut_in_words(release: Release) -> tuple[str, ...]:
 
 
 def _cut(release: Release) -> Iterator[str]:
-    question = question_of(release)
+    question = release.question
     if question is None:
         return
-    if limits := question.limits():
+    limits = question.limits()
+    if limits:
         off = "counts may be too low"
         if question.sum is not None:
             off = f"{'the total' if question.is_of_all else 'totals'} may be too low"
@@ -103,19 +98,19 @@ class Facts(NamedTuple):
 Kind = Callable[[Any, Facts], Iterable[str]]
 
 
-def _facts(release: Selected) -> Facts:
-    by_luck = near_zero = nobody = np.zeros(release.indices.size, dtype=bool)
-    groups = release.groups() if isinstance(release, Measured) else ()
-    error = release.measuring_error if isinstance(release, Measured) else None
-    has_one_proof = error is None or release.line is None
-    level = 0.95 if has_one_proof else _EACH_OF_TWO
-    by_leads = None if release.p_values is None else release.belong(level)
+def _facts(release: Items) -> Facts:
+    error = release._measuring_error
+    nobody = np.zeros(len(release), dtype=bool)
+    groups = release._rank_groups()
+    level = 0.95 if error is None or release._line is None else _EACH_OF_TWO
+    by_leads = None if release.p_values is None else release._belong(level)
     sure = by_leads
-    if isinstance(release, Measured) and error is not None:
-        if release.line is not None:
-            lows = release.ends_of_all(0.95 if by_leads is None else _EACH_OF_TWO)[:, 0]
-            sure = (lows > float(release.line)) | (nobody if by_leads is None else by_leads)
-        low, high = release.ends_of_all().T
+    by_luck = near_zero = nobody
+    if isinstance(release, MeasuredItems) and error is not None:
+        if release._line is not None:
+            lows = release._ends_of_all(0.95 if by_leads is None else _EACH_OF_TWO)[:, 0]
+            sure = (lows > float(release._line)) | (nobody if by_leads is None else by_leads)
+        low, high = release._ends_of_all().T
         if isinstance(error, HistogramError) and low.size:
             by_luck = np.isneginf(low)
             half = error.half_width(0.95 ** (1 / low.size))
@@ -127,49 +122,66 @@ def _facts(release: Selected) -> Facts:
     return Facts(sure, by_luck, near_zero, groups, are_near_zero, are_unsure)
 
 
-def findings(release: Table) -> tuple[str, ...]:
-    """The sentences about this release; none for arrays of indices or values."""
-    if not isinstance(release, Selected | Total | ReleasesByGroup):
-        return ()
+def findings(release: Release) -> tuple[str, ...]:
+    """The sentences about this release; none for measured arrays."""
     return (*answer_findings(release), *general_findings(release))
 
 
-def answer_findings(release: Selected | Total | ReleasesByGroup) -> tuple[str, ...]:
+def answer_findings(release: Release) -> tuple[str, ...]:
     """All sentences but those about confidence.
 
     Limits come first, because claims hold with them. Above a threshold, what was found is first.
     """
     limits = cut_in_words(release)
     sentences = own_findings(release)
-    if isinstance(release, TableRelease) and release.line is not None:
+    question = release.question
+    if release._is_measured and question is not None and question.kind == "above":
         return (*sentences[:1], *limits, *sentences[1:])
     return (*limits, *sentences)
 
 
-def own_findings(release: Selected | Total | ReleasesByGroup) -> tuple[str, ...]:
+@singledispatch
+def own_findings(release: Release) -> tuple[str, ...]:
     """The sentences about this release alone."""
-    if isinstance(release, Total):
-        return tuple(_total(release))
-    if isinstance(release, ReleasesByGroup):
-        answers = release.items()
-        return tuple(f"{visible(it)}: {' '.join(own_findings(answer))}" for it, answer in answers)
-    facts = attempted("findings", None, _facts, release)
-    if facts is None:
-        return ()
-    said = _said(release, facts, _kinds(release, facts))
-    question = question_of(release)
-    if question is None or not attempted("cutting", [], question.limits):
-        return said
+    return ()
+
+
+@own_findings.register
+def _(release: MeasuredValues) -> tuple[str, ...]:
+    return () if release.question is None else tuple(_total(release, release.question))
+
+
+@own_findings.register
+def _(release: ReleasesByGroup) -> tuple[str, ...]:
     return tuple(
-        f"With this limit, {it[0].lower()}{it[1:]}" if _CLAIM.search(it) else it for it in said
+        f"{visible(group)}: {' '.join(own_findings(answer))}" for group, answer in release.items()
     )
 
 
-def _kinds(release: Selected, facts: Facts) -> Sequence[Kind]:
+@own_findings.register
+def _(release: Items) -> tuple[str, ...]:
+    facts = attempted("findings", None, _facts, release)
+    if facts is None:
+        return ()
+    sentences = _said(release, facts, _kinds(release, facts))
+    question = release.question
+    if question is None or not attempted("cutting", [], question.limits):
+        return sentences
+    return tuple(map(_with_limit, sentences))
+
+
+def _with_limit(sentence: str) -> str:
+    """The sentence; a claim says that it holds with this limit."""
+    if not _CLAIM.search(sentence):
+        return sentence
+    return f"With this limit, {sentence[0].lower()}{sentence[1:]}"
+
+
+def _kinds(release: Items, facts: Facts) -> Sequence[Kind]:
     """The kinds of sentences about this release alone, in their order."""
-    is_measured = isinstance(release, Measured) and release.indices.size > 0
+    is_measured = release._is_measured and len(release) > 0
     result: Kind = _little if is_measured and facts.are_unsure else _members
-    first = (_doubts, result) if release.line is None else (result, _unasked, _doubts)
+    first = (_doubts, result) if release._line is None else (result, _unasked, _doubts)
     if not is_measured:
         return first
     if facts.are_unsure:
@@ -177,11 +189,11 @@ def _kinds(release: Selected, facts: Facts) -> Sequence[Kind]:
     return (*first, _order, _without_value, _names, _outside)
 
 
-def _total(release: Total) -> Iterator[str]:
+def _total(release: MeasuredValues, question: Question) -> Iterator[str]:
     """The interval of a count or a total; and reasons why it may be near 0, if it is."""
-    question, (low, high) = release.question, release.interval().tolist()
+    low, high = release.interval().tolist()
     rows = "" if question.where is None else " of the rows that the filter keeps"
-    cells = release.cells()
+    cells = release._cells()
     ends = " to ".join(dict.fromkeys(cells[HEADINGS["low"]] + cells[HEADINGS["high"]]))
     the = "With this limit, the" if question.limits() else "The"
     claim = f"{the} {measured_in(question)}{rows} is {ends} (95 % confidence)."
@@ -195,24 +207,37 @@ def _total(release: Total) -> Iterator[str]:
         yield from question.doubts()
 
 
-def general_findings(release: Selected | Total | ReleasesByGroup) -> tuple[str, ...]:
+def general_findings(release: Release) -> tuple[str, ...]:
     """Sentences about confidence; they are the same for releases that were made in the same way.
 
     A release by group says each sentence once.
     """
-    question = question_of(release)
+    question = release.question
     misread = () if question is None else tuple(question.misread())
-    if isinstance(release, Selected):
-        facts = attempted("findings", None, _facts, release)
-        own = _said(release, facts, (_general,)) if facts and release.indices.size else ()
-        return own + misread
-    answers = release.answers if isinstance(release, ReleasesByGroup) else ()
-    said = (sentence for answer in answers for sentence in general_findings(answer))
-    of_each = (sentence.replace("Claims about", "In each group, claims about") for sentence in said)
-    return tuple(dict.fromkeys((*of_each, *misread)))
+    return (*_general_sentences(release), *misread)
 
 
-def _said(release: Selected, facts: Facts, kinds: Sequence[Kind]) -> tuple[str, ...]:
+@singledispatch
+def _general_sentences(release: Release) -> tuple[str, ...]:
+    return ()
+
+
+@_general_sentences.register
+def _(release: Items) -> tuple[str, ...]:
+    facts = attempted("findings", None, _facts, release)
+    return _said(release, facts, (_general,)) if facts and len(release) else ()
+
+
+@_general_sentences.register
+def _(release: ReleasesByGroup) -> tuple[str, ...]:
+    sentences = []
+    for answer in release.values():
+        for sentence in _general_sentences(answer):
+            sentences.append(sentence.replace("Claims about", "In each group, claims about"))
+    return tuple(dict.fromkeys(sentences))
+
+
+def _said(release: Items, facts: Facts, kinds: Sequence[Kind]) -> tuple[str, ...]:
     """The sentences of these kinds. If one kind fails, the others are still made."""
     found: tuple[str, ...] = ()
     for make in kinds:
@@ -223,40 +248,33 @@ def _said(release: Selected, facts: Facts, kinds: Sequence[Kind]) -> tuple[str, 
 
 def is_mostly_noise(release: Release) -> bool:
     """Whether no winner and no order is sure, and at least half of the values may be 0."""
-    if not isinstance(release, Measured) or not release.indices.size:
+    if not isinstance(release, MeasuredItems) or not len(release):
         return False
     facts = attempted("shade of noise", None, _facts, release)
     return facts is not None and facts.are_unsure and facts.are_near_zero
 
 
-def _doubts(release: Selected, facts: Facts) -> Iterator[str]:
+def _doubts(release: Items, facts: Facts) -> Iterator[str]:
     """Reasons why the values may be near 0, if they are."""
-    if isinstance(release, TableRelease) and facts.are_near_zero:
+    if release.question is not None and facts.are_near_zero:
         yield from release.question.doubts()
 
 
-def _general(release: Selected, facts: Facts) -> Iterator[str]:
+def _general(release: Items, facts: Facts) -> Iterator[str]:
     """How far claims can be trusted, if there are any; and what p means."""
-    belongs = facts.sure is not None and bool(facts.sure.any()) and not release.nobody_lost
+    belongs = facts.sure is not None and bool(facts.sure.any()) and not release._nobody_lost
     if belongs or len(facts.groups) > 1:
         what, more = "order and size", ""
         if facts.sure is not None:
-            more = f"; so are claims about {what}" if isinstance(release, Measured) else ""
+            more = f"; so are claims about {what}" if release._is_measured else ""
             what = "who belongs"
         yield f"Claims about {what} are all correct with 95 % confidence{more}."
     yield from why_no_p_values(release)
-    error = release.measuring_error if isinstance(release, Measured) else None
-    if isinstance(error, HistogramError) and error.whole_coin is None:
-        yield (
-            "This was made before version 0.2.1. Its document held a number that told more than ε "
-            "allows. That number is left out here, so intervals near the threshold are longer than "
-            "they were."
-        )
     if _p_value(release, facts):
         yield "p: how often luck alone would put an outsider this far ahead."
 
 
-def _little(release: Measured, facts: Facts) -> Iterator[str]:
+def _little(release: MeasuredItems, facts: Facts) -> Iterator[str]:
     """Sentences for a release in which nothing is sure."""
     count = release.indices.size
     said = [] if facts.sure is None else [_unsure(release)]
@@ -274,29 +292,29 @@ def _little(release: Measured, facts: Facts) -> Iterator[str]:
         yield f"{clauses.capitalize()}." if count == 1 else f"Little is sure here: {clauses}."
 
 
-def _more(release: Measured, facts: Facts) -> Iterator[str]:
+def _more(release: MeasuredItems, facts: Facts) -> Iterator[str]:
     """What to do if nothing is sure."""
     yield "Ask with more ε, or for fewer items."
 
 
-def _names(release: Selected, facts: Facts) -> Iterator[str]:
+def _names(release: Items, facts: Facts) -> Iterator[str]:
     """Reasons why values may be near 0 though the true ones are not, if some are."""
-    if isinstance(release, TableRelease) and facts.near_zero.any():
+    if release.question is not None and facts.near_zero.any():
         yield from release.question.doubts_of_names(of_all=bool(facts.near_zero.all()))
 
 
-def _members(release: Selected, facts: Facts) -> Iterator[str]:
+def _members(release: Items, facts: Facts) -> Iterator[str]:
     """Sentences about who belongs."""
     sure, count = facts.sure, release.indices.size
     if not count:
-        above = "" if release.line is None else f" {_above(release)}"
+        above = "" if release._line is None else f" {_above(release)}"
         yield f"Nothing was found{above}."
         return
     if sure is None:
         if facts.by_luck.any():
             yield f"{_ranks_where(release, facts.by_luck).capitalize()} may be here by luck."
         return
-    if release.nobody_lost:
+    if release._nobody_lost:
         yield "Everything was selected, so all of it belongs."
         return
     belongs = _belonging(release)
@@ -311,78 +329,78 @@ def _members(release: Selected, facts: Facts) -> Iterator[str]:
     ranks, are = _ranks_where(release, sure), "is" if many == 1 else "are"
     some = f"{in_words(many).capitalize()} of the {in_words(count)} {are} surely {belongs}"
     yield f"{some}: {ranks}." if ranks else f"{some}."
-    if ranks and release.line is not None:
+    if ranks and release._line is not None:
         are = "is" if many == count - 1 else "are"
         yield f"It is not sure that {_ranks_where(release, ~sure)} {are} {belongs}."
 
 
-def _unsure(release: Selected) -> str:
+def _unsure(release: Items) -> str:
     """A clause that says that nobody is sure to belong."""
     count = release.indices.size
-    if release.line is None and release.is_proved_as_a_set and count > 1:
+    if release._line is None and release._is_proved_as_a_set and count > 1:
         return f"it is not sure that these are the top {in_words(count)}"
     some = {1: "it", 2: "either of the two"}.get(count, f"any of the {in_words(count)}")
     return f"it is not sure that {some} is {_belonging(release)}"
 
 
-def _belonging(release: Selected) -> str:
+def _belonging(release: Items) -> str:
     """Where the selected items belong, if they do."""
     count = release.indices.size
     top = f"among the top {in_words(count)}" if count > 1 else "the largest"
-    if release.line is None:
+    if release._line is None:
         return top
     above = _above(release)
-    return f"{above} and {top}" if isinstance(release, HybridRelease) else above
+    return f"{above} and {top}" if release._is_ranked_above else above
 
 
-def _above(release: Selected) -> str:
+def _above(release: Items) -> str:
     """The threshold in words."""
-    if isinstance(release, AboveRelease) and release.thresholds is not None:
+    if release.detail.thresholds is not None:
         return "above the threshold stated with the question"
-    return f"above {separated(release.line or Fraction())}"
+    return f"above {separated(release._line or Fraction())}"
 
 
-def _p_value(release: Selected, facts: Facts) -> str:
+def _p_value(release: Items, facts: Facts) -> str:
     """The p-value of a whole top k, in parentheses; empty if the sentence is not about all of it.
 
     Above a threshold there are two proofs, and p is of one of them: only words are right there.
     """
     sure = facts.sure
     p_value = release.set_p_value
-    if p_value is None or sure is None or release.nobody_lost:
+    if p_value is None or sure is None or release._nobody_lost:
         return ""
-    is_unsure_set = release.is_proved_as_a_set and not facts.are_unsure
+    is_unsure_set = release._is_proved_as_a_set and not facts.are_unsure
     if not (sure.all() or (is_unsure_set and not sure.any())):
         return ""
     text = p_text(p_value)
     return f" (p {text})" if text.startswith("<") else f" (p = {text})"
 
 
-def _unasked(release: Selected, facts: Facts) -> Iterator[str]:
+def _unasked(release: Items, facts: Facts) -> Iterator[str]:
     """That items which were not asked may be above the threshold, if there are any."""
-    if not isinstance(release, TableRelease) or release.route is not None:
+    question = release.question
+    if question is None or release.detail.route is not None:
         return
-    items = release.question.items
-    if release.indices.size in (0, items) or release.processed == items:
+    if len(release) in (0, question.items) or release.detail.processed == question.items:
         return
     yield (
         "Items were asked in a random order while the budget lasted. Others, even larger ones, "
-        f"may be above {separated(release.line or Fraction())}, too."
+        f"may be above {separated(release._line or Fraction())}, too."
     )
 
 
-def _order(release: Measured, facts: Facts) -> Iterator[str]:
+def _order(release: MeasuredItems, facts: Facts) -> Iterator[str]:
     """Sentences about which values are larger than others."""
     count, groups = release.indices.size, facts.groups
     if count == 1:
         return
-    if release.measuring_error is None:
+    if release._measuring_error is None:
         yield "Their order is unknown: the document lacks the error of the measurements."
         return
     if len(groups) == count:
         every = "both" if count == 2 else f"all {in_words(count)}"
         sure = ~facts.by_luck if facts.sure is None else facts.sure
-        is_of_all = release.nobody_lost or sure.all()
+        is_of_all = release._nobody_lost or sure.all()
         shown = f"Among the {in_words(count)} shown, the order is sure."
         yield f"The order of {every} is sure." if is_of_all else shown
         return
@@ -396,32 +414,32 @@ def _order(release: Measured, facts: Facts) -> Iterator[str]:
     yield f"The order within {ranks} is not sure{_advice(release, close)}."
 
 
-def _advice(release: Measured, groups: Sequence[Sequence[int]]) -> str:
+def _advice(release: MeasuredItems, groups: Sequence[Sequence[int]]) -> str:
     """Which ε would separate most neighbours, if the estimates are right."""
-    estimates = release.estimates[release.order]
+    estimates = release.estimates[release._order]
     ranks = np.array([rank for group in groups for rank in group[:-1]])
     apart = np.sort(estimates[ranks - 1] - estimates[ranks])[::-1].tolist()
-    rounding = 2 * release.rounding
+    rounding = 2 * release._rounding
     wanted = apart[len(apart) // 2] - rounding
-    width = release.half_width_of_pairs() - rounding
+    width = release._half_width_of_pairs() - rounding
     if wanted * _MOST_EPSILON < width or wanted <= 0:
         return f"; even {in_words(_MOST_EPSILON)} times this ε may not be enough"
     if width <= wanted:  # luck hides the order, and more ε promises nothing
         return ""
-    two_digits = few_digits(release.promise.cost.epsilon_times(Fraction(width / wanted)), 2)
+    two_digits = few_digits(release.detail.promise.cost.epsilon_times(Fraction(width / wanted)), 2)
     enough = approximately(Fraction(two_digits), 6)
     them = "them" if len(apart) == 1 else "most of them"
     return f"; about ε = {enough} would separate {them}, if these estimates are right"
 
 
-def _without_value(release: Measured, facts: Facts) -> Iterator[str]:
+def _without_value(release: MeasuredItems, facts: Facts) -> Iterator[str]:
     close = facts.near_zero
-    if release.line is None and close.any():
+    if release._line is None and close.any():
         values = "value" if close.sum() == 1 else "values"
         yield f"The true {values} of {_ranks_where(release, close)} may be 0."
 
 
-def _outside(release: Measured, facts: Facts) -> Iterator[str]:
+def _outside(release: MeasuredItems, facts: Facts) -> Iterator[str]:
     low, high = release.interval().T
     outside = (release.estimates < low) | (release.estimates > high)
     if not outside.any():
@@ -432,16 +450,16 @@ def _outside(release: Measured, facts: Facts) -> Iterator[str]:
     )
 
 
-def why_no_p_values(release: Selected) -> Iterator[str]:
+def why_no_p_values(release: Items) -> Iterator[str]:
     """The reason why a release has no p-values, if it has none and the reason is known."""
     if release.p_values is not None:
         return
-    noises, why = {dict(used.parameters).get("noise") for used in release.mechanisms}, ""
+    noises, why = {dict(used.parameters).get("noise") for used in release.detail.mechanisms}, ""
     if noises & {"laplace", "staircase"}:
         why = "Laplace and staircase noise can be negative, so a lead does not prove who belongs."
-    elif isinstance(release, Measured) and release.route == HISTOGRAM:
+    elif release.detail.route == HISTOGRAM:
         why = "all items are shown, so none of them had to win."
-        if any(isinstance(each, HistogramError) for each in release.errors):
+        if any(isinstance(each, HistogramError) for each in release.detail.errors):
             why = (
                 "every item got noise, and the largest noisy values are shown. The intervals allow "
                 "for that. They say nothing about items that are not shown."
@@ -450,10 +468,9 @@ def why_no_p_values(release: Selected) -> Iterator[str]:
         yield f"There are no p-values: {why}"
 
 
-def _ranks_where(release: Selected, chosen: Flags) -> str:
+def _ranks_where(release: Items, chosen: Flags) -> str:
     """The ranks of the chosen answers in words; empty if answers have no ranks."""
-    if isinstance(release, Measured):
-        chosen = chosen[release.order]
-    elif not isinstance(release, TopKRelease):
+    flags = release._by_rank(chosen)
+    if flags is None:
         return ""
-    return ranks_in_words((np.flatnonzero(chosen) + 1).tolist())
+    return ranks_in_words((np.flatnonzero(flags) + 1).tolist())

@@ -21,6 +21,7 @@ from dpgap._package import how_to_get
 from dpgap.budget.cost import Cost
 from dpgap.exact.parameters import exact_text, few_digits, readable
 from dpgap.printable import printable, visible
+from dpgap.releases.detail import MechanismUsed
 from dpgap.releases.findings import (
     answer_findings,
     cut_in_words,
@@ -33,17 +34,14 @@ from dpgap.releases.findings import (
 from dpgap.releases.plain import attempted, plain, returned_or_written
 from dpgap.releases.release import (
     NAMES,
-    JointRelease,
-    Measured,
-    MechanismUsed,
+    Items,
+    MeasuredItems,
     Place,
     Release,
     ReleasesByGroup,
-    Selected,
+    SelectedItems,
     Table,
-    TableRelease,
     measured_in,
-    question_of,
     title_of,
 )
 
@@ -160,16 +158,16 @@ class Scale(NamedTuple):
         return f"{4 + 92 * min(max(share, 0.0), 1.0):.2f}%"
 
 
-def _picture(release: Measured) -> tuple[Scale | None, float | None, str, list[list[Any]]]:
+def _picture(release: MeasuredItems) -> tuple[Scale | None, float | None, str, list[list[Any]]]:
     """The scale (None if values are too large), the threshold, the units and the rows.
 
     Rows whose order is not sure are in one block.
     """
-    rows = list(zip(release, release.cells()["estimate"], strict=True))
-    line = None if release.line is None else float(release.line)
+    rows = list(zip(release, release._cells()["estimate"], strict=True))
+    line = None if release._line is None else float(release._line)
     ends = [end for row, _ in rows for end in (row.low, row.estimate, row.high) if end is not None]
     scale = Scale.of(ends if line is None else [*ends, line])
-    units = measured_in(release.question) if isinstance(release, TableRelease) else "answer"
+    units = "answer" if release.question is None else measured_in(release.question)
     return scale, line, units, [[rows[rank - 1] for rank in ranks] for ranks in release.groups()]
 
 
@@ -200,8 +198,8 @@ def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
         bands: Any = {"ecolor": _PALE, "elinewidth": 5, "capsize": 5}  # ends show beside any dot
         ax.errorbar(low + half, places, xerr=half, fmt="none", **bands)
         ax.plot(values, places, "o", color="#1d5cb8", markersize=4)
-        question = question_of(release)
-        line = getattr(release, "line", None) if question is None else question.threshold
+        question = release.question
+        line = getattr(release, "_line", None) if question is None else question.threshold
         if line is not None:
             ax.axvline(float(line), color="#a8500a", linestyle="--", linewidth=1)
     ax.set_yticks(places, names, parse_math=False)
@@ -220,18 +218,18 @@ def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
 
 def _bars(release: Release) -> tuple[str, list[Any]]:
     """The units of a plot; and for each row its name, its value and its ends, if any."""
-    question, columns = question_of(release), release.columns()
+    question, columns = release.question, release._columns()
     units = "answer" if question is None else measured_in(question)
-    if isinstance(release, JointRelease):
+    if isinstance(release, SelectedItems) and release._is_set:
         return "lead over every other set", [("the set", release.lead, None)]
     numbers = columns["estimate"] if "estimate" in columns else columns.get("gap", ())
     if not numbers:
         return "", []
-    names = release.cells().get("item") or [units]
+    names = release._cells().get("item") or [units]
     if getattr(release, "labels", None) is None and question is None:
         names = [f"answer {item}" for item in columns["item"]]
     if "group" in columns:
-        names = list(map("{}: {}".format, release.cells()["group"], names))
+        names = list(map("{}: {}".format, release._cells()["group"], names))
     ends: Iterable[Any] = [None] * len(numbers)
     if "estimate" in columns:
         ends = zip(columns["low"], columns["high"], strict=True)
@@ -246,7 +244,7 @@ def _bars(release: Release) -> tuple[str, list[Any]]:
 
 def page(release: Release, title: str | None = None, path: Place | None = None) -> str:
     """A self-contained page: its text, or the path of the file that it is written to."""
-    question = question_of(release)
+    question = release.question
     made = release.made.words(None if question is None else question.table)
     title = heading(title, title_of(release))
     return returned_or_written(rendered("page.html", release=release, title=title, made=made), path)
@@ -273,7 +271,7 @@ def cell(*releases: Table, words: str = "") -> str:
 
 def _said(release: Release, is_alone: bool) -> tuple[str, ...]:
     """The findings; on a page of several releases, without those about confidence."""
-    if is_alone or not isinstance(release, Selected):
+    if is_alone or not isinstance(release, Items):
         return release.findings
     return (*answer_findings(release), *why_no_p_values(release))
 
@@ -282,20 +280,14 @@ def _lead(release: Release) -> Iterator[str]:
     """The numbers of items shown and asked, the filter, and the spent ε."""
     if release.made.again:
         yield release.made.notice
-    question = question_of(release)
+    question = release.question
     if question is None:
         return
-    words, of = "", "" if question.items is None else f" of {question.items:,}"
-    if isinstance(release, TableRelease):
-        words = f"Items shown: {release.indices.size:,}{of}. "
-    elif isinstance(release, ReleasesByGroup):
-        words = f"Groups: {len(release):,}. "
-        if question.threshold is None:
-            words += f"Items shown in each: {question.k:,}{of}. "
+    words = release._shown_in_words()
     if question.where is not None:
         words += f"Only these rows count: {visible(question.where)}. "
     spent = f"about {few_digits(release.cost.pure_epsilon)}" if release.remaining else "all of it"
-    yield f"{words}{release.promise.cost}, {spent} spent."
+    yield f"{words}{release.detail.promise.cost}, {spent} spent."
 
 
 Guarantee = tuple[list[str], str, dict[str, list[str]]]
@@ -320,7 +312,7 @@ def _made(release: Release) -> list[tuple[str, str]]:
     terms = {"made": release.made.words()}
     if release.made.ledger is not None:
         terms["hash of that entry"] = release.made.ledger.hash
-    question = question_of(release)
+    question = release.question
     if question is not None:
         terms |= {
             "question": question.purpose,
@@ -338,10 +330,12 @@ def _made(release: Release) -> list[tuple[str, str]]:
         if question.threshold is not None:
             terms["threshold, exactly"] = exact_text(question.threshold)
             terms["adaptive"] = "yes" if question.adaptive else "no"
-    if remark := attempted("remark", "", getattr, release, "remark"):
+    remark = attempted("remark", "", getattr, release, "_remark")
+    if remark:
         terms["how it was found"] = remark
-    if isinstance(release, Measured) and release.looked:
-        seen = "; ".join(f"rank {rank}: {value:,.1f}" for rank, value in release.looked)
+    looked = release.detail.looked
+    if looked:
+        seen = "; ".join(f"rank {rank}: {value:,.1f}" for rank, value in looked)
         terms["what the look measured"] = f"{seen} (part of the release)"
     return list(terms.items())
 
@@ -367,7 +361,7 @@ def session_page(
     releases: Sequence[Release], words: str, title: str | None = None, path: Place | None = None
 ) -> str:
     """All releases as one page; `words` state what they cost together."""
-    tables = {asked.table for release in releases if (asked := question_of(release))}
+    tables = {asked.table for release in releases if (asked := release.question)}
     table = tables.pop() if len(tables) == 1 else None
     many = {0: "No question", 1: "1 question"}.get(len(releases), f"{len(releases):,} questions")
     said = (attempted("reading", [], _session_reading, each) for each in releases)
@@ -383,7 +377,7 @@ def session_page(
 
 def _session_reading(release: Release) -> list[str]:
     """Sentences about confidence, for each question; and how to read the numbers."""
-    if not isinstance(release, Selected):
+    if not isinstance(release, Items):
         return _reading(release)
     said = [each for each in general_findings(release) if each not in why_no_p_values(release)]
     of_each = [each.replace("Claims about", "For each question, claims about") for each in said]
@@ -392,7 +386,7 @@ def _session_reading(release: Release) -> list[str]:
 
 def _guarantee_of_all(releases: Sequence[Release]) -> Guarantee:
     """One guarantee for all releases; conditions of one question are under its title."""
-    asked = [(title_of(each), question) for each in releases if (question := question_of(each))]
+    asked = [(title_of(each), each.question) for each in releases if each.question is not None]
     questions = [question for _, question in asked]
     exposed = [each.guarantee() for each in questions if not each.is_private]
     if exposed or not asked:
@@ -450,13 +444,13 @@ def environment(*packages: str) -> "Environment":
         "zip": zip,
     }
     made.tests |= {
-        "by_group": lambda release: isinstance(release, ReleasesByGroup),
-        "measured": lambda release: isinstance(release, Measured),
+        "by_group": lambda release: release._is_by_group,
+        "measured": lambda release: release._is_measured,
         "mostly_noise": is_mostly_noise,
         "private": is_private,
     }
     named: list[Any] = [_common, _guarantee, _guarantee_of_all, _lead, _made, _picture, plain]
-    named += [own_findings, question_of, _reading, _said, title_of, together, _used]
+    named += [own_findings, _reading, _said, title_of, together, _used]
     made.filters |= {each.__name__.strip("_"): each for each in named}
     made.filters |= {
         "cut": cut_in_words,

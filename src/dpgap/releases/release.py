@@ -6,17 +6,13 @@ No private number ever gets here. Each release states its guarantee in plain wor
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
-from datetime import UTC, datetime
+from dataclasses import FrozenInstanceError, dataclass, field, replace
 from fractions import Fraction
-from itertools import chain
-from operator import attrgetter
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, NoReturn, Self, cast
 
 import numpy as np
 
-from dpgap._package import __version__
 from dpgap.budget.cost import Cost
 from dpgap.estimates.certificates import Evidence, belonging
 from dpgap.estimates.errors import (
@@ -31,16 +27,27 @@ from dpgap.estimates.errors import (
 from dpgap.exact.parameters import (
     approximately,
     confidence_level,
-    exact_text,
     positive_integer,
     readable,
     readable_down,
     readable_up,
-    remembered,
 )
 from dpgap.exact.reals import Flags, Floats, Integers, without_float_errors
 from dpgap.printable import column_name, printable, visible
-from dpgap.question import HISTOGRAM, Question, promise_in_words
+from dpgap.question import HISTOGRAM, Question
+from dpgap.releases.detail import Detail, LedgerReference, Provenance
+from dpgap.releases.forms import (
+    BRANCHES,
+    COST,
+    FLOATS,
+    INDICES,
+    LABEL,
+    LENGTH,
+    QUESTION,
+    VARIANCES,
+    each,
+    stated,
+)
 from dpgap.releases.plain import (
     attempted,
     exact_value,
@@ -59,80 +66,6 @@ if TYPE_CHECKING:
 Place = str | PathLike[str]
 
 # --------------------------------------------------------------------------------------------------
-# When and how a release was made: the time, the version, the ledger's entry, the mechanisms.
-#
-# All of it is recorded once, when the release is made. Later output depends only on the release.
-
-
-TIME = "%Y-%m-%dT%H:%M:%SZ"
-
-
-class LedgerReference(NamedTuple):
-    """The entry of a ledger that paid for a release."""
-
-    dataset: str
-    entry: int
-    hash: str
-
-
-class Provenance(NamedTuple):
-    """When a release was made, by which version of dpgap, and who paid."""
-
-    time: str
-    dpgap: str
-    ledger: LedgerReference | None = None
-    again: bool = False
-    """Whether it was paid for earlier, and is shown from an archive. No document stores this."""
-
-    @property
-    def notice(self) -> str:
-        """A note about an answer that is shown again; empty if the answer is new."""
-        if not self.again:
-            return ""
-        asked = f"Asked before at {self._moment}, nothing charged"
-        return f"{asked}; fresh=True pays for the rows as they are now."
-
-    @property
-    def _moment(self) -> str:
-        return f"{self.time[:10]} {self.time[11:16]} UTC"
-
-    @classmethod
-    def now(cls) -> "Provenance":
-        """The provenance of a release that is made now."""
-        return cls(f"{datetime.now(UTC).isoformat()[:19]}Z", __version__)
-
-    def words(self, table: str | None = None) -> str:
-        """One line for people, in which no name can do harm.
-
-        >>> Provenance("2026-11-15T20:01:02Z", "0.1.0").words("sales.csv")
-        'sales.csv, 2026-11-15 20:01 UTC, dpgap 0.1.0'
-        """
-        time, version = self._moment, f"dpgap {self.dpgap}"
-        paid = self.ledger and f"entry {self.ledger.entry} of data set {self.ledger.dataset!r}"
-        again = "shown again" if self.again else None
-        return printable(", ".join(filter(None, (table, time, version, paid, again))))
-
-
-class MechanismUsed(NamedTuple):
-    """A mechanism that took part in a release: its name and its parameters."""
-
-    name: str
-    parameters: tuple[tuple[str, str | int | bool | None], ...]
-    """Names and values; exact numbers are text such as "7/10"."""
-
-    @staticmethod
-    @remembered
-    def of(mechanism: Any) -> "MechanismUsed":
-        """The name of a mechanism and the parameters that its `repr` shows."""
-        parameters = []
-        for each in filter(attrgetter("repr"), fields(mechanism)):
-            value = getattr(mechanism, each.name)
-            text = value if isinstance(value, str | int | None) else exact_text(value)
-            parameters.append((each.name, text))
-        return MechanismUsed(type(mechanism).__name__, tuple(parameters))
-
-
-# --------------------------------------------------------------------------------------------------
 
 
 NAMES = ("item", "group")
@@ -148,40 +81,6 @@ _OUTWARDS = {"low": math.floor, "high": math.ceil, "give_or_take": math.ceil}
 """How ends of intervals and lengths are rounded for people."""
 
 
-class Promise(NamedTuple):
-    """The guarantee of a release, and its conditions."""
-
-    cost: Cost
-    """The most that such a release costs. Its δ is the chance that an item of only one person is
-    shown; 0 if items are known."""
-    sensitivity: Fraction
-    monotonic: bool
-    reach: int | None = None
-    """The most answers that one person can change; None if it does not matter."""
-
-    def __str__(self) -> str:
-        which = "each answer" if self.reach is None else f"at most {self.reach:,} answers, each"
-        which = "at most one answer," if self.reach == 1 else which
-        direction = ", all of them in the same direction" if self.monotonic else ""
-        change = "one person's data were added or taken away"
-        public = "The number of answers, their labels and all parameters are public."
-        if self.cost.delta:
-            public = "All parameters are public. Which items there are is private."
-        most = self.cost
-        promise = promise_in_words(most.pure_epsilon, most.delta, change, "person")
-        return (
-            f"{promise} This holds if one "
-            f"person changes {which} by at most {readable(self.sensitivity)}{direction}. You must "
-            f"make sure of that. {public}"
-        )
-
-
-def question_of(release: Any) -> Question | None:
-    """The question that was asked of a table; None for an array."""
-    asked: Question | None = getattr(release, "question", None)
-    return asked
-
-
 def measured_in(question: Question) -> str:
     """The name of the numbers, such as "customer count" or "total amount"."""
     if question.kind == "count" or question.sum is None:
@@ -189,12 +88,9 @@ def measured_in(question: Question) -> str:
     return f"total {column_name(question.sum)}"
 
 
-def title_of(release: Any) -> str:
+def title_of(table: "Table") -> str:
     """The title of a release, for people; all names in it are escaped."""
-    question = question_of(release)
-    if question is None:
-        return str(release._title)
-    return attempted("title", "A release", _of_question, question)
+    return table._titled()
 
 
 def _of_question(question: Question) -> str:
@@ -214,14 +110,22 @@ def _of_question(question: Question) -> str:
     return title if question.where is None else f"{title}, with a filter"
 
 
+def _of_items(question: Question | None) -> str:
+    """Among how many items, if this is known."""
+    if question is None or question.items is None:
+        return ""
+    return f" of {question.items:,}"
+
+
 def _refuse_attribute(release: object, name: str, value: object = None) -> NoReturn:
     raise FrozenInstanceError(f"cannot change {name!r} of a release")
 
 
 def _line(table: Any) -> str:
     """The line that `repr` returns."""
-    epsilon = f"; ε = {readable(table.epsilon)}" if hasattr(table, "epsilon") else ""
-    return f"<{type(table).__name__}: {title_of(table)}{epsilon}>".replace("= ≈", "≈ ")
+    epsilon = getattr(table, "epsilon", None)
+    epsilon = "" if epsilon is None else f"; ε = {readable(epsilon)}"
+    return f"<{type(table).__name__}: {table._titled()}{epsilon}>".replace("= ≈", "≈ ")
 
 
 class Showing(NamedTuple):
@@ -246,7 +150,6 @@ class Table(ABC):
 
     _showing: ClassVar[Showing]
     _title: ClassVar[str] = "what to expect of each method"
-    promise: Promise
 
     def __init_subclass__(cls) -> None:
         """Refuse every attribute that is not a field: OpenDP tries to attach the answers.
@@ -259,24 +162,14 @@ class Table(ABC):
             cls.__setattr__ = cls.__delattr__ = _refuse_attribute  # type: ignore[method-assign]
 
     @property
+    @abstractmethod
     def guarantee(self) -> str:
         """What ε promises, in plain words."""
-        asked = question_of(self)
-        return str(self.promise) if asked is None else asked.guarantee()
 
     @property
-    def remark(self) -> str:
-        """How the answer was found, in plain words; it may be empty."""
-        return ""
-
-    @abstractmethod
-    def columns(self) -> dict[str, Sequence[Any]]:
-        """The rows, column by column."""
-
-    @property
-    def headings(self) -> Mapping[str, str]:
-        """Headings of columns for people, if they differ from the names of columns."""
-        return HEADINGS
+    def findings(self) -> tuple[str, ...]:
+        """What may be believed, in plain sentences, the most important first."""
+        return ()
 
     def to_frame(self, library: str | None = None) -> Any:
         """The rows as a data frame.
@@ -284,20 +177,32 @@ class Table(ABC):
         `library` is "pandas", "polars" or "pyarrow"; by default pandas if it is installed, else
         Polars. The names of columns depend only on the kind of release.
         """
-        return frame_of(self.columns(), library)
+        return frame_of(self._columns(), library)
 
-    def to_dict(self) -> dict[str, Any]:
+    @abstractmethod
+    def _columns(self) -> dict[str, Sequence[Any]]:
+        """The rows, column by column."""
+
+    @property
+    def _headings(self) -> Mapping[str, str]:
+        """Headings of columns for people, if they differ from the names of columns."""
+        return HEADINGS
+
+    @property
+    def _remark(self) -> str:
+        """How the answer was found, in plain words; it may be empty."""
+        return ""
+
+    def _titled(self) -> str:
+        return self._title
+
+    def _to_dict(self) -> dict[str, Any]:
         """All fields as a dictionary that JSON can hold; exact numbers are text such as "7/10"."""
         return {**plain(self), "guarantee": self.guarantee}
 
-    @property
-    def findings(self) -> tuple[str, ...]:
-        """What may be believed, in plain sentences, the most important first."""
-        return self._showing.findings(self)
-
-    def cells(self) -> dict[str, list[str]]:
+    def _cells(self) -> dict[str, list[str]]:
         """The rows as text, column by column; without p, and columns without any number."""
-        columns = {name: cells for name, cells in self.columns().items() if name != "p"}
+        columns = {name: cells for name, cells in self._columns().items() if name != "p"}
         numbers = [columns[name] for name in columns if name not in NAMES]
         floats = [cell for column in numbers for cell in column if isinstance(cell, float)]
         digits = int(not all(map(float.is_integer, floats)))
@@ -309,12 +214,12 @@ class Table(ABC):
         for place, low in enumerate(lows):
             if not low:  # an interval without a lower end
                 lows[place], highs[place] = "–", f"≤ {highs[place]}"
-        return {self.headings.get(name, name): cells for name, cells in texts.items()}
+        return {self._headings.get(name, name): cells for name, cells in texts.items()}
 
     def __str__(self) -> str:
-        found = attempted("findings", (), getattr, self, "findings")
+        sentences = attempted("findings", (), getattr, self, "findings")
         rows = attempted("rows", "", self._lines)
-        parts = (self._notice(), "\n".join(found), rows, "\n".join(self._words()))
+        parts = (self._notice(), "\n".join(sentences), rows, "\n".join(self._words()))
         return "\n\n".join(filter(None, parts))
 
     def _notice(self) -> str:
@@ -323,15 +228,15 @@ class Table(ABC):
 
     def _lines(self) -> str:
         """The rows as text."""
-        columns = [(name, *cells) for name, cells in self.cells().items() if cells]
+        columns = [(name, *cells) for name, cells in self._cells().items() if cells]
         widths = [max(map(len, column)) for column in columns]
         rows = zip(*columns, strict=True)
         return "\n".join("  ".join(map(str.rjust, row, widths)).rstrip() for row in rows)
 
     def _words(self) -> Iterator[str]:
         """The sentences below the rows."""
-        names = ("remark", "guarantee")
-        return filter(None, (attempted(name, "", getattr, self, name) for name in names))
+        names = ("_remark", "guarantee")
+        return filter(None, (attempted(name.strip("_"), "", getattr, self, name) for name in names))
 
     def _repr_html_(self) -> str:
         return self._showing.cell(self)
@@ -380,20 +285,31 @@ def _two_ranks(better: int, worse: int, most: int) -> tuple[int, int]:
     return better, worse
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Release(Table):
-    """The base of every release: its rows, how and when it was made, and its document."""
+    """The base of every release: what it cost, what was asked, and how and when it was made."""
 
-    cost: Cost
+    cost: Annotated[Cost, COST]
     """What the release did cost; its parts are the steps in which it was made."""
-    promise: Promise
-    made: Provenance = field(default_factory=Provenance.now, kw_only=True)
-    mechanisms: tuple[MechanismUsed, ...] = field(default=(), kw_only=True)
+    question: Annotated[Question | None, QUESTION] = None
+    """The question that was asked of a table; None for an array."""
+    made: Annotated[Provenance, stated(Provenance)] = field(default_factory=Provenance.now)
+    """When it was made, by which version, and which entry of a ledger paid."""
+    detail: Detail
+    """Everything else that was released."""
+
+    _is_measured: ClassVar[bool] = False
+    """Whether it has items with estimates."""
+    _is_by_group: ClassVar[bool] = False
+    _needed: ClassVar[tuple[str, ...]] = ("promise", "mechanisms")
+    """The fields of `detail` that every release of this kind has."""
+    _possible: ClassVar[tuple[str, ...]] = ()
+    """The fields of `detail` that a release of this kind may have."""
 
     @property
     def epsilon(self) -> Fraction | None:
         """The ε of the guarantee: the most that such a release costs."""
-        return self.promise.cost.epsilon
+        return self.detail.promise.cost.epsilon
 
     @property
     def spent(self) -> Fraction | None:
@@ -403,26 +319,28 @@ class Release(Table):
     @property
     def remaining(self) -> Fraction | None:
         """The part of ε that was not spent: free for other use under the same total."""
-        return (self.promise.cost - self.cost).epsilon
+        return self._unspent.epsilon
 
-    def to_dict(self) -> dict[str, Any]:
-        """The release document as plain values: see `to_json`."""
-        return self._showing.document(self)
+    @property
+    def _unspent(self) -> Cost:
+        return self.detail.promise.cost - self.cost
+
+    @property
+    def guarantee(self) -> str:
+        """What ε promises, in plain words."""
+        return str(self.detail.promise) if self.question is None else self.question.guarantee()
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What may be believed, in plain sentences, the most important first."""
+        return self._showing.findings(self)
 
     def to_json(self) -> str:
         """The release document: all that was released, as JSON that `dpgap.read_release` reads.
 
         Exact numbers are text such as "7/10", and all letters are ASCII.
         """
-        return written(self.to_dict())
-
-    def to_archive(self) -> str:
-        """The document for an archive: only what was drawn.
-
-        So no sentence, row or interval is made before a release is archived. `dpgap.read_release`
-        reads this document, and computes them.
-        """
-        return written(self._showing.drawn(self))
+        return written(self._to_dict())
 
     def to_csv(self, path: Place | None = None) -> str:
         """Return the rows as CSV text, or write them to a file and return its path.
@@ -434,17 +352,10 @@ class Release(Table):
         """
         facts = {
             "question": self._purpose(),
-            "epsilon": number(self.promise.cost.pure_epsilon),
+            "epsilon": number(self.detail.promise.cost.pure_epsilon),
             "time": self.made.time,
         }
-        return returned_or_written(csv_of(self.columns(), facts), path)
-
-    def _purpose(self) -> str:
-        """The question in one line; without a question, the names of the mechanisms."""
-        question = question_of(self)
-        if question is None:
-            return ", ".join(used.name for used in self.mechanisms)
-        return question.purpose if question.is_private else f"{question.purpose} (NOT private)"
+        return returned_or_written(csv_of(self._columns(), facts), path)
 
     def to_html(self, path: Place | None = None, *, title: str | None = None) -> str:
         """Return this release as the text of a self-contained HTML page, or write it to a file.
@@ -462,11 +373,23 @@ class Release(Table):
         """
         return self._showing.plot(self, ax)
 
-    def again(self) -> Self:
+    def _to_dict(self) -> dict[str, Any]:
+        """The release document as plain values: see `to_json`."""
+        return self._showing.document(self)
+
+    def _to_archive(self) -> str:
+        """The document for an archive: only what was drawn.
+
+        So no sentence, row or interval is made before a release is archived. `dpgap.read_release`
+        reads this document, and computes them.
+        """
+        return written(self._showing.drawn(self))
+
+    def _again(self) -> Self:
         """The same release, marked as shown again: it was paid for before."""
         return self._with(self.made._replace(again=True))
 
-    def paid_by(self, reference: Mapping[str, Any]) -> Self:
+    def _paid_by(self, reference: Mapping[str, Any]) -> Self:
         """The same release, with the ledger's entry: a mapping of "dataset", "entry" and "hash".
 
         If it has the "time" of the charge, the release gets this time: the duration of a draw is
@@ -479,305 +402,334 @@ class Release(Table):
     def _with(self, made: Provenance) -> Self:
         return replace(self, made=made)
 
+    def _purpose(self) -> str:
+        """The question in one line; without a question, the names of the mechanisms."""
+        if self.question is None:
+            return ", ".join(used.name for used in self.detail.mechanisms)
+        purpose = self.question.purpose
+        return purpose if self.question.is_private else f"{purpose} (NOT private)"
+
+    def _titled(self) -> str:
+        if self.question is None:
+            return self._title_of_array()
+        return attempted("title", "A release", _of_question, self.question)
+
+    def _title_of_array(self) -> str:
+        return self._title
+
+    def _shown_in_words(self) -> str:
+        """How many items or groups are shown, as sentences; empty for one number."""
+        return ""
+
     def _notice(self) -> str:
         return self.made.notice
 
 
 # --------------------------------------------------------------------------------------------------
-# The releases of mechanisms and pipelines: public values only.
+# Releases of items: selected alone, above a threshold, or with estimates.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class IndexRelease(Release, RowSequence):
-    """Selected answers and nothing else.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Items(Release, RowSequence):
+    """Selected answers, and what proves that they belong. The base of three kinds of releases."""
 
-    `indices` are their positions among all answers, `labels` their names, if there are any.
-    """
-
-    _title: ClassVar[str] = "Selected answers"
-    indices: Integers
-    labels: tuple[Any, ...] | None
-
-    _columns: ClassVar[tuple[str, ...]] = ("rank", "item", "gap", "p")
-
-    @property
-    def _items(self) -> Sequence[Any]:
-        """The labels; without labels, the indices."""
-        return self.indices.tolist() if self.labels is None else self.labels
-
-    def _rows(self) -> tuple[Row, ...]:
-        return tuple(Row(None, item) for item in self._items)
+    indices: Annotated[Integers, INDICES]
+    """Their positions among all answers."""
+    labels: Annotated[tuple[Any, ...] | None, each(LABEL)] = None
+    """Their names; None if there are none."""
+    gaps: Annotated[Floats, FLOATS]
+    """The gaps that the selection released; empty after the selection of a set."""
+    lead: Annotated[float | None, LENGTH] = None
+    """The lead of a set's half-margin over that of every other set; None if it is no set."""
 
     def __len__(self) -> int:
         return int(self.indices.size)
-
-    def columns(self) -> dict[str, Sequence[Any]]:
-        return {**columns_of(self._rows(), self._columns)}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Selected(IndexRelease):
-    """Selected answers, and what proves that they belong."""
-
-    evidence: Evidence | None = field(default=None, kw_only=True)
-    """Leads over what winners had to beat; None if the noise can be negative."""
-
-    @property
-    def line(self) -> Fraction | None:
-        """The threshold that answers had to reach; None if the question was for the largest."""
-        if (question := question_of(self)) is not None:
-            return question.threshold
-        said = (dict(used.parameters).get("threshold") for used in self.mechanisms)
-        text = next((each for each in said if isinstance(each, str)), None)
-        return None if text is None else exact_value(text)
-
-    def _p_of_rows(self) -> Sequence[float | None]:
-        """The p-value of each answer; None if there is one for the whole set."""
-        count = self.indices.size
-        if self.p_values is None or (self.is_proved_as_a_set and count > 1):
-            return [None] * count
-        p_values: list[float] = self.p_values.tolist()
-        return p_values
 
     @property
     def p_values(self) -> Floats | None:
         """For each answer, the p-value of "it is not truly among the top k", or "not truly above".
 
         It is how often noise alone would give a lead this long to an answer that does not belong.
-        It is not the probability that the answer is wrong. Each is about one answer; use `belong`
-        for several at once. None without exponential noise; 0 if every answer was selected.
+        It is not the probability that the answer is wrong. Each is about one answer. None without
+        exponential noise; 0 if every answer was selected.
         """
-        return None if self.evidence is None else self.evidence.p_values(self.indices.size)
+        evidence = self.detail.evidence
+        return None if evidence is None else evidence.p_values(self.indices.size)
 
     @property
     def set_p_value(self) -> float | None:
         """The p-value of "this is not the true top set"; for a top k only."""
         p_values = self.p_values
-        return None if p_values is None or self.line is not None else float(p_values.max())
+        return None if p_values is None or self._line is not None else float(p_values.max())
 
-    def belong(self, level: float = 0.95) -> Flags:
+    @property
+    def _line(self) -> Fraction | None:
+        """The threshold that answers had to reach; None if the question was for the largest."""
+        if self.question is not None:
+            return self.question.threshold
+        for used in self.detail.mechanisms:
+            threshold = dict(used.parameters).get("threshold")
+            if isinstance(threshold, str):
+                return exact_value(threshold)
+        return None
+
+    def _belong(self, level: float = 0.95) -> Flags:
         """Which answers surely belong: all of them do at once, with confidence `level`."""
         level, p_values = confidence_level(level), self.p_values
         if p_values is None:
             return np.zeros(self.indices.size, dtype=bool)
-        return p_values <= 1 - level if self.is_proved_as_a_set else belonging(p_values, level)
+        return p_values <= 1 - level if self._is_proved_as_a_set else belonging(p_values, level)
 
     @property
-    def is_proved_as_a_set(self) -> bool:
+    def _is_proved_as_a_set(self) -> bool:
         """Whether one p-value is about all answers: all of them belong, or none does."""
-        return self.evidence is not None and len(self.evidence.leads) <= 1
+        evidence = self.detail.evidence
+        return evidence is not None and len(evidence.leads) <= 1
 
     @property
-    def nobody_lost(self) -> bool:
+    def _nobody_lost(self) -> bool:
         """Whether all answers were selected, so all of them belong."""
-        return self.evidence is not None and not self.evidence.leads and self.line is None
+        evidence = self.detail.evidence
+        return evidence is not None and not evidence.leads and self._line is None
+
+    @property
+    def _is_ranked_above(self) -> bool:
+        """Whether winners are ranked, and all above a threshold."""
+        return False
+
+    @property
+    def _measuring_error(self) -> MeasurementError | None:
+        """The error of each measurement; None if nothing was measured."""
+        return None
+
+    def _rank_groups(self) -> tuple[tuple[int, ...], ...]:
+        """Ranks in groups whose neighbours cannot be told apart; none without measurements."""
+        return ()
+
+    def _by_rank(self, flags: Flags) -> Flags | None:
+        """The flags in the order of ranks; None if answers have no ranks."""
+        return None
+
+    @property
+    def _items(self) -> Sequence[Any]:
+        """The labels; without labels, the indices."""
+        return self.indices.tolist() if self.labels is None else self.labels
+
+    def _p_of_rows(self) -> Sequence[float | None]:
+        """The p-value of each answer; None if there is one for the whole set."""
+        p_values = self.p_values
+        if p_values is None or (self._is_proved_as_a_set and len(self) > 1):
+            return [None] * len(self)
+        numbers: list[float] = p_values.tolist()
+        return numbers
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TopKRelease(Selected):
-    """The winners of a Noisy Top-K, best first, and the gaps between them.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SelectedItems(Items):
+    """The winners of a selection alone: a ranking, best first, or a set.
 
-    `gaps[i]` is the lead of rank i + 1 over the next rank. The last gap is the lead over the best
-    loser; it is absent if every answer won.
+    In a ranking, `gaps[i]` is the lead of rank i + 1 over the next rank. The last gap is the lead
+    over the best loser, or over the threshold of a Hybrid Top-K; it is absent if every answer won.
+    The p-values of m winners above a threshold are those of "it is not truly above the threshold
+    and among the m largest".
+
+    The order of a set has no meaning, and it has no gaps: `lead` is the lead of its noisy
+    half-margin over that of any other set.
     """
 
-    _title: ClassVar[str] = "The largest answers"
-    gaps: Floats
+    _possible: ClassVar[tuple[str, ...]] = ("evidence",)
+
+    @property
+    def index(self) -> int:
+        """The index of the best."""
+        return int(self.indices[0])
+
+    @property
+    def label(self) -> Any:
+        """The label of the best, if labels were given."""
+        return None if self.labels is None else self.labels[0]
+
+    @property
+    def gap(self) -> float | None:
+        """The lead of the best over the next; None if there is none."""
+        return float(self.gaps[0]) if self.gaps.size else None
+
+    @property
+    def p_value(self) -> float | None:
+        """The p-value of "this is not the true top set": see `set_p_value`."""
+        return self.set_p_value
 
     def gap_between(self, better: int, worse: int) -> float:
         """The lead of rank `better` over rank `worse`; ranks count from 1."""
         better, worse = _two_ranks(better, worse, self.gaps.size + 1)
         return float(self.gaps[better - 1 : worse - 1].sum())
 
+    @property
+    def _is_set(self) -> bool:
+        return self.lead is not None
+
+    @property
+    def _is_ranked_above(self) -> bool:
+        return self._line is not None
+
+    def _title_of_array(self) -> str:
+        if self._is_set:
+            return "The set of the largest answers"
+        if self._is_ranked_above:
+            return "The largest answers above a threshold"
+        return "The largest answer" if len(self) == 1 else "The largest answers"
+
+    @property
+    def _remark(self) -> str:
+        """The lead of a set, and its p-value; what is left of ε if the ranking ended early."""
+        if self.lead is not None:
+            return (
+                f"With noise, the set leads all others by {self.lead:.1f}; "
+                f"p = {self.p_value:.2g} for “this is not the true top set”."
+            )
+        if not self.remaining:
+            return ""
+        spent = readable_up(self.cost.pure_epsilon)
+        left = readable_down(self._unspent.pure_epsilon)
+        return f"The ranking ended at the threshold: {spent} of ε was spent, and {left} is left."
+
+    def _by_rank(self, flags: Flags) -> Flags | None:
+        return None if self._is_set else flags
+
     def _rows(self) -> tuple[Row, ...]:
+        p_values = self._p_of_rows()
+        if self._is_set:
+            pairs = zip(self._items, p_values, strict=True)
+            return tuple(Row(None, item, p=p) for item, p in pairs)
         gaps: list[float | None] = self.gaps.tolist()
         if len(gaps) < len(self):  # everybody won, so the last one has no gap
             gaps.append(None)
-        columns = zip(self._items, gaps, self._p_of_rows(), strict=True)
+        columns = zip(self._items, gaps, p_values, strict=True)
         return tuple(
             Row(rank, item, gap=gap, p=p) for rank, (item, gap, p) in enumerate(columns, start=1)
         )
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MaxRelease(TopKRelease):
-    """The winner of a Noisy Max and its gap to the runner-up."""
-
-    _title: ClassVar[str] = "The largest answer"
-
-    @property
-    def index(self) -> int:
-        """The winning index."""
-        return int(self.indices[0])
-
-    @property
-    def label(self) -> Any:
-        """The winner's label, if labels were given."""
-        return None if self.labels is None else self.labels[0]
-
-    @property
-    def gap(self) -> float | None:
-        """The lead over the runner-up; None if there was only one answer."""
-        return float(self.gaps[0]) if self.gaps.size else None
+    def _columns(self) -> dict[str, Sequence[Any]]:
+        return {**columns_of(self._rows(), ("rank", "item", "gap", "p"))}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HybridRelease(TopKRelease):
-    """The winners of a Hybrid Top-K, best first, and the gaps between them.
-
-    The last gap is the lead over the threshold; or over the best loser, if k answers were found. If
-    there are m winners, `p_values` are those of "it is not truly above the threshold and among the
-    m largest".
-    """
-
-    _title: ClassVar[str] = "The largest answers above a threshold"
-
-    @property
-    def remark(self) -> str:
-        """What is left of ε if the ranking ended early."""
-        if not self.remaining:
-            return ""
-        spent = readable_up(self.cost.pure_epsilon)
-        left = readable_down((self.promise.cost - self.cost).pure_epsilon)
-        return f"The ranking ended at the threshold: {spent} of ε was spent, and {left} is left."
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AboveRelease(Selected):
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ItemsAbove(Items):
     """The answers that a Sparse Vector found above its threshold, in the order asked.
 
     `gaps[i]` is how far `indices[i]` is above the threshold; `branch_of[i]` is the branch that it
-    passed. `processed` counts the answers that were compared.
-
-    The answers of a run are archived as such a release: `indices` are places among its questions.
+    passed. The answers of a run are archived as such a release: `indices` are places among its
+    questions.
     """
 
+    branch_of: Annotated[Integers, BRANCHES]
+
     _title: ClassVar[str] = "Answers above a threshold"
-    gaps: Floats
-    branch_of: Integers
-    processed: int
-    errors: GapErrors
-    thresholds: tuple[Fraction, ...] | None = field(default=None, kw_only=True)
-    """The threshold of each answer above, if questions of a run had thresholds of their own."""
+    _needed: ClassVar[tuple[str, ...]] = (*Release._needed, "gap_errors", "processed")
+    _possible: ClassVar[tuple[str, ...]] = ("evidence", "thresholds")
+
+    @property
+    def processed(self) -> int:
+        """How many answers were compared."""
+        return self.detail.processed or 0
 
     @without_float_errors
     def lower_bounds(self, level: float = 0.95) -> Floats:
         """Each true answer is at least this, with confidence `level` before looking."""
         level = confidence_level(level)
-        lines = self.thresholds or [self.errors.threshold] * self.gaps.size
-        rows = zip(lines, self.gaps.tolist(), self.branch_of.tolist(), strict=True)
+        errors = self._gap_errors
+        rows = zip(self._thresholds, self.gaps.tolist(), self.branch_of.tolist(), strict=True)
         bounds = [
-            replace(self.errors, threshold=line).lower_bound(gap, branch, level)
-            for line, gap, branch in rows
+            replace(errors, threshold=threshold).lower_bound(gap, branch, level)
+            for threshold, gap, branch in rows
         ]
         return np.array(bounds)
+
+    @property
+    def _gap_errors(self) -> GapErrors:
+        return cast(GapErrors, self.detail.gap_errors)
+
+    @property
+    def _thresholds(self) -> Sequence[Fraction]:
+        """The threshold of each answer."""
+        return self.detail.thresholds or [self._gap_errors.threshold] * len(self)
 
     def _rows(self) -> tuple[Row, ...]:
         columns = zip(self._items, self.gaps.tolist(), self._p_of_rows(), strict=True)
         return tuple(Row(None, item, gap=gap, p=p) for item, gap, p in columns)
 
-    def columns(self) -> dict[str, Sequence[Any]]:
-        thresholds = self.thresholds or [self.errors.threshold] * len(self)
+    def _columns(self) -> dict[str, Sequence[Any]]:
         return {
-            **Selected.columns(self),
+            **columns_of(self._rows(), ("rank", "item", "gap", "p")),
             "branch": self.branch_of.tolist(),
-            "threshold": list(map(float, thresholds)),
+            "threshold": list(map(float, self._thresholds)),
         }
 
     @property
-    def headings(self) -> Mapping[str, str]:
+    def _headings(self) -> Mapping[str, str]:
         return {}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MeasuredValues(Release, RowSequence):
-    """Measured values, each with the same variance."""
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MeasuredItems(Items):
+    """Selected answers with estimates: what was asked of a table, or of an array.
 
-    _title: ClassVar[str] = "Measured values"
-    values: Floats
-    error: MeasurementError
-    rounding: float
-
-    @property
-    @without_float_errors
-    def variance(self) -> float:
-        """The variance of each value."""
-        return self.error.variance
-
-    @without_float_errors
-    def interval(self, level: float = 0.95) -> Floats:
-        """For each value, the ends of an interval for the true value, with this confidence."""
-        return self.error.ends(self.values, confidence_level(level), self.rounding)
-
-    def _rows(self) -> tuple[Row, ...]:
-        columns = zip(self.values.tolist(), self.interval().tolist(), strict=True)
-        return tuple(
-            Row(None, place, estimate, low, high)
-            for place, (estimate, (low, high)) in enumerate(columns)
-        )
-
-    def __len__(self) -> int:
-        return int(self.values.size)
-
-    def columns(self) -> dict[str, Sequence[Any]]:
-        return {**columns_of(self._rows(), ("item", "estimate", "low", "high"))}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Measured(Selected):
-    """Selected answers with estimates, from a pipeline.
-
-    Output is ordered by estimate. Ranks here are ranks by estimate, and count from 1. Arrays are in
-    the order of the selection, to which `gaps` refer, unless a table was asked.
+    Rows are ordered by estimate, and ranks here are ranks by estimate, which count from 1. Arrays
+    have this order too if a table was asked, or a set was selected. Else they are in the order of
+    the selection, to which `gaps` refer. Above a threshold, a gap is the lead over the threshold.
 
     `measurements` are the measured values; `estimates` also use the gaps. `variances` are those of
     the estimates' noise, without the rounding to a declared grid; intervals include this rounding.
     `epsilon` is the guarantee, and `cost` what was spent.
     """
 
+    measurements: Annotated[Floats, FLOATS]
+    estimates: Annotated[Floats, FLOATS]
+    variances: Annotated[Floats, VARIANCES]
+
     _title: ClassVar[str] = "Selected answers with estimates"
-    gaps: Floats
-    measurements: Floats
-    estimates: Floats
-    variances: Floats
-    centres: str
-    """The centres of intervals: "measurements" or "estimates"."""
-    errors: tuple[MeasurementError | LaplaceSum, ...]
-    """The errors of these centres: one for all of them, or one for each."""
-    rounding: float
-    """The largest distance between a true answer and its rounded value on the grid."""
-    method: str
-    route: str | None = field(default=None, kw_only=True)
-    """How a top k was found: "joint" (as a set), "ranked" or "paper"."""
-    looked: tuple[tuple[int, float], ...] = field(default=(), kw_only=True)
-    """The ranks of the first look, and their measured values."""
-    lead: float | None = field(default=None, kw_only=True)
-    """The lead of a set's half-margin over that of every other set; None if it is no set."""
-    measured_by: MeasurementError | None = field(default=None, kw_only=True)
-    """The error of the measurements, if `errors` are those of the estimates."""
-    processed: int | None = field(default=None, kw_only=True)
-    """How many answers a Sparse Vector compared; None if the release does not say it."""
+    _is_measured: ClassVar[bool] = True
+    _needed: ClassVar[tuple[str, ...]] = (
+        *Release._needed,
+        "method",
+        "centres",
+        "errors",
+        "rounding",
+    )
+    _possible: ClassVar[tuple[str, ...]] = (
+        "route",
+        "looked",
+        "evidence",
+        "measured_by",
+        "processed",
+    )
 
     @property
-    def remark(self) -> str:
+    def _remark(self) -> str:
         """The share of ε that each step took, and the lead of a set; empty without a route."""
-        if self.route is None:
+        route = self.detail.route
+        if route is None:
             return ""
-        count, is_histogram = self.indices.size, self.route == HISTOGRAM
-        them, it = ("the winner", "it") if count == 1 else (f"the {in_words(count)}", "them")
+        count = len(self)
+        them = "the winner" if count == 1 else f"the {in_words(count)}"
+        measured = "it" if count == 1 else "them"
         steps = {
             "look": "look ahead",
-            "select": f"{'choose' if self.route in ('joint', 'hybrid') else 'rank'} {them}",
-            "measure": "add noise to every item" if is_histogram else f"measure {it}",
+            "select": f"{'choose' if route in ('joint', 'hybrid') else 'rank'} {them}",
+            "measure": f"measure {measured}",
         }
-        took = []
+        if route == HISTOGRAM:
+            steps["measure"] = "add noise to every item"
+        shares = []
         for step, part in self.cost.parts:
-            percent = 100 * part.share_of(self.promise.cost)
-            took.append(f"{approximately(percent, 3)} % to {steps[step]}")
-        lead = "" if self.lead is None else f"{self.lead:.1f}"
-        more = f" With noise, the set leads all others by {lead}." if lead else ""
-        more = " The largest noisy values are shown." if is_histogram else more
-        return f"ε went: {', '.join(took)}.{more}"
+            percent = 100 * part.share_of(self.detail.promise.cost)
+            shares.append(f"{approximately(percent, 3)} % to {steps[step]}")
+        sentences = [f"ε went: {', '.join(shares)}."]
+        if self.lead is not None:
+            sentences.append(f"With noise, the set leads all others by {self.lead:.1f}.")
+        if route == HISTOGRAM:
+            sentences.append("The largest noisy values are shown.")
+        return " ".join(sentences)
 
     @without_float_errors
     def interval(self, level: float = 0.95) -> Floats:
@@ -789,17 +741,14 @@ class Measured(Selected):
         lower end is −∞ if there is none. With `method="paper"` the interval ignores the selection.
         """
         level = confidence_level(level)
-        centres: Floats = getattr(self, self.centres)
-        if len(self.errors) == 1:
-            return self.errors[0].ends(centres, level, self.rounding)
-        each = zip(self.errors, centres[:, None], strict=True)
-        ends = [error.ends(centre, level, self.rounding) for error, centre in each]
-        return np.concatenate([np.empty((0, 2)), *ends])
-
-    @property
-    def order(self) -> Integers:
-        """The indices that sort the arrays, the largest estimate first."""
-        return np.argsort(-self.estimates, kind="stable")
+        centres = self.estimates if self.detail.centres == "estimates" else self.measurements
+        errors = self.detail.errors
+        if len(errors) == 1:
+            return errors[0].ends(centres, level, self._rounding)
+        ends = [np.empty((0, 2))]
+        for error, centre in zip(errors, centres[:, None], strict=True):
+            ends.append(error.ends(centre, level, self._rounding))
+        return np.concatenate(ends)
 
     @without_float_errors
     def difference(self, better: int, worse: int, level: float = 0.95) -> Difference:
@@ -810,17 +759,11 @@ class Measured(Selected):
         alone, whose noise is independent of the selection, or it allows for the selection. It has
         no ends if the error of the measurement is unknown.
         """
-        better, worse = _two_ranks(better, worse, self.indices.size)
-        one, other = self.order[[better - 1]], self.order[[worse - 1]]
+        better, worse = _two_ranks(better, worse, len(self))
+        one, other = self._order[[better - 1]], self._order[[worse - 1]]
         (estimate,) = (self.estimates[one] - self.estimates[other]).tolist()
-        ((low, high),) = self.ends_of_pairs(one, other, level).tolist()
+        ((low, high),) = self._ends_of_pairs(one, other, level).tolist()
         return Difference(estimate, low, high)
-
-    def ends_of_pairs(self, ones: Integers, others: Integers, level: float = 0.95) -> Floats:
-        """Ends of intervals for the leads of `ones` over `others`, for all pairs at once."""
-        low, high, half = self._compared(level)
-        ends = (low[ones] - high[others] - half, high[ones] - low[others] + half)
-        return np.stack(ends, axis=1)
 
     def groups(self, level: float = 0.95) -> tuple[tuple[int, ...], ...]:
         """Ranks by estimate, in groups whose neighbours cannot be told apart.
@@ -828,56 +771,17 @@ class Measured(Selected):
         Every rank is in one group, perhaps alone. With confidence `level`, all answers in a group
         are larger than all answers in later groups.
         """
+        if not len(self):
+            return ()
         low, high, half = self._compared(level)
-        ahead = np.minimum.accumulate(low[self.order])[:-1]
-        behind = np.maximum.accumulate(high[self.order][::-1])[::-1][1:]
+        ahead = np.minimum.accumulate(low[self._order])[:-1]
+        behind = np.maximum.accumulate(high[self._order][::-1])[::-1][1:]
         cuts = np.flatnonzero(ahead - behind > half) + 1
-        parts = np.split(np.arange(1, low.size + 1), cuts) if low.size else []
-        return tuple(map(tuple, map(np.ndarray.tolist, parts)))
-
-    def half_widths_of_leads(self, level: float = 0.95) -> Floats:
-        """The most that the lead of each estimate over the next is off, for all leads at once.
-
-        The interval of a lead is around the difference that was measured. The half-width is long
-        enough to hold that interval around the difference of the estimates.
-        """
-        low, high, half = self._compared(level)
-        ones, others = self.order[:-1], self.order[1:]
-        leads = self.estimates[ones] - self.estimates[others]
-        below, above = leads - (low[ones] - high[others]), high[ones] - low[others] - leads
-        widths: Floats = half + np.maximum(below, above)
-        return widths
-
-    def _compared(self, level: float) -> tuple[Floats, Floats, float]:
-        """Two ends for each answer, and the most that a difference of ends is off in all pairs.
-
-        A noisy histogram has an interval for each answer. Otherwise both ends are the measurement.
-        """
-        if isinstance(self.measuring_error, HistogramError):
-            low, high = self.ends_of_all(level).T
-            return low, high, 0.0
-        return self.measurements, self.measurements, self.half_width_of_pairs(level)
-
-    def half_width_of_pairs(self, level: float = 0.95) -> float:
-        """The most that the measured difference of two answers is off, for all pairs at once.
-
-        After a noisy histogram this is for answers far above the line; `ends_of_pairs` is for all
-        answers.
-        """
-        level, error = confidence_level(level), self.measuring_error
-        if error is None:
-            return math.inf
-        return error.half_width_of_pairs(self.indices.size, level) + 2 * self.rounding
-
-    def ends_of_all(self, level: float = 0.95) -> Floats:
-        """For each answer, the ends of an interval; all intervals hold at once."""
-        level, error = confidence_level(level), self.measuring_error
-        if error is None:
-            return around(self.measurements, math.inf)
-        return error.ends_of_all(self.measurements, level, self.rounding)
+        parts = np.split(np.arange(1, low.size + 1), cuts)
+        return tuple(tuple(part.tolist()) for part in parts)
 
     @without_float_errors
-    def shares(self, of: "Total", level: float = 0.95) -> "Shares":
+    def shares(self, of: "MeasuredValues", level: float = 0.95) -> "Shares":
         """The share of each answer in a released count or total, and the rest as "other".
 
         Intervals hold for all of them at once, for the answers that were selected, with confidence
@@ -891,65 +795,193 @@ class Measured(Selected):
         level
             The confidence of all intervals together.
         """
-        if not isinstance(of, Total):
+        if not isinstance(of, MeasuredValues) or of.question is None:
             raise TypeError(
                 "of must be a released count or total, as dpgap.count and dpgap.total give, not "
                 f"{type(of).__name__}"
             )
-        level, asked = confidence_level(level), question_of(self)
+        level, question = confidence_level(level), self.question
         is_counted, has_one_each, least = False, False, -np.inf
-        if asked is not None:
-            _require_whole(asked, of.question)
-            is_counted = asked.sum is None
-            has_one_each = asked.has_one_item_each or (is_counted and asked.max_items == 1)
-            least = -np.inf if asked.at_least else 0.0
+        if question is not None:
+            _require_whole(question, of.question)
+            is_counted = question.sum is None
+            has_one_each = question.has_one_item_each or (is_counted and question.max_items == 1)
+            least = -np.inf if question.at_least else 0.0
         most = 1.0 if least == 0 and (is_counted or has_one_each) else np.inf
-        each = (1 + level) / 2
-        order, whole = self.order, of.interval(each)
-        parts = np.maximum(self.ends_of_all(each)[order], least)
-        ends = ends_of_quotients(parts, whole, least, most)
-        known = of.estimate if of.estimate > 0 or least else np.nan
-        values = self.estimates[order] / known
-        names = self.indices.tolist() if self.labels is None else self.labels
-        items = tuple(
-            Share(names[at], float(np.clip(value, *own)), *own)
-            for at, value, own in zip(order.tolist(), values, ends.tolist(), strict=True)
-        )
+        level_of_both = (1 + level) / 2
+        whole = of.interval(level_of_both)
+        parts = np.maximum(self._ends_of_all(level_of_both)[self._order], least)
+        ends = ends_of_quotients(parts, whole, least, most).tolist()
+        whole_estimate = of.estimate if of.estimate > 0 or least else np.nan
+        values = self.estimates[self._order] / whole_estimate
+        items = []
+        for place, value, (low, high) in zip(self._order.tolist(), values, ends, strict=True):
+            share = Share(self._items[place], float(np.clip(value, low, high)), low, high)
+            items.append(share)
         other = None
-        if has_one_each or (asked is not None and not is_counted):
+        if has_one_each or (question is not None and not is_counted):
             most = 1.0 if least == 0 and has_one_each else np.inf
             (own,) = ends_of_quotients(parts.sum(axis=0, keepdims=True), whole, least, most)
-            rest = (1 - own[::-1]).tolist()
-            other = Share("other", float(np.clip(1 - values.sum(), *rest)), *rest)
-        return Shares(items, other, level, tuple(_notes(level, asked, has_one_each)))
+            low, high = (1 - own[::-1]).tolist()
+            other = Share("other", float(np.clip(1 - values.sum(), low, high)), low, high)
+        return Shares(tuple(items), other, level, tuple(_notes(level, question, has_one_each)))
+
+    def _largest_first(self) -> Self:
+        """The same release with its arrays in the order of the estimates."""
+        order = self._order
+        places = order.tolist()
+        labels, gaps, detail = self.labels, self.gaps, self.detail
+        if labels is not None:
+            labels = tuple(labels[place] for place in places)
+        if gaps.size == order.size:
+            gaps = gaps[order]
+        if len(detail.errors) > 1:
+            detail = replace(detail, errors=tuple(detail.errors[place] for place in places))
+        evidence = detail.evidence
+        if evidence is not None and len(evidence.leads) > 1:  # else one for all of them
+            leads = tuple(evidence.leads[place] for place in places)
+            scales = tuple(evidence.scales[place] for place in places)
+            detail = replace(detail, evidence=Evidence(leads, scales))
+        return replace(
+            self,
+            indices=self.indices[order],
+            labels=labels,
+            gaps=gaps,
+            measurements=self.measurements[order],
+            estimates=self.estimates[order],
+            variances=self.variances[order],
+            detail=detail,
+        )
+
+    def _about(self, question: Question) -> Self:
+        """The release as the answer to a question.
+
+        Sums of a table are added up in whole steps, such as cents, and mechanisms work in steps. So
+        every number and every error is multiplied by the step.
+        """
+        step, width = question.step, float(question.step)
+        detail = self.detail
+        evidence, measured_by = detail.evidence, detail.measured_by
+        if evidence is not None:
+            leads = tuple(lead * width for lead in evidence.leads)
+            evidence = Evidence(leads, tuple(scale * step for scale in evidence.scales))
+        if measured_by is not None:
+            measured_by = replace(measured_by, grid=measured_by.grid * step)
+        promise = detail.promise._replace(sensitivity=detail.promise.sensitivity * step)
+        return replace(
+            self,
+            question=question,
+            gaps=self.gaps * width,
+            lead=None if self.lead is None else self.lead * width,
+            measurements=self.measurements * width,
+            estimates=self.estimates * width,
+            variances=self.variances * width**2,
+            detail=replace(
+                detail,
+                promise=promise,
+                looked=tuple((rank, value * width) for rank, value in detail.looked),
+                evidence=evidence,
+                errors=tuple(replace(error, grid=error.grid * step) for error in detail.errors),
+                measured_by=measured_by,
+                rounding=(detail.rounding or 0.0) * width,
+            ),
+        )
+
+    def _shown_in_words(self) -> str:
+        return f"Items shown: {len(self):,}{_of_items(self.question)}. "
 
     @property
-    def measuring_error(self) -> MeasurementError | None:
-        """The error of each measurement; None if it was not kept."""
-        own = self.errors[0] if self.errors else None
-        return self.measured_by or (None if isinstance(own, LaplaceSum) else own)
+    def _rounding(self) -> float:
+        return self.detail.rounding or 0.0
 
-    _columns: ClassVar[tuple[str, ...]] = Row._fields
+    @property
+    def _order(self) -> Integers:
+        """The indices that sort the arrays, the largest estimate first."""
+        return np.argsort(-self.estimates, kind="stable")
+
+    @property
+    def _measuring_error(self) -> MeasurementError | None:
+        """The error of each measurement; None if it was not kept."""
+        if self.detail.measured_by is not None:
+            return self.detail.measured_by
+        errors = self.detail.errors
+        return errors[0] if errors and not isinstance(errors[0], LaplaceSum) else None
+
+    def _rank_groups(self) -> tuple[tuple[int, ...], ...]:
+        return self.groups()
+
+    def _by_rank(self, flags: Flags) -> Flags | None:
+        ordered: Flags = flags[self._order]
+        return ordered
+
+    def _ends_of_pairs(self, ones: Integers, others: Integers, level: float = 0.95) -> Floats:
+        """Ends of intervals for the leads of `ones` over `others`, for all pairs at once."""
+        low, high, half = self._compared(level)
+        ends = (low[ones] - high[others] - half, high[ones] - low[others] + half)
+        return np.stack(ends, axis=1)
+
+    def _half_widths_of_gaps(self, level: float = 0.95) -> Floats:
+        """The most that the gap of each estimate to the next is off, for all gaps at once.
+
+        The interval of a gap is around the difference that was measured. The half-width is long
+        enough to hold that interval around the difference of the estimates.
+        """
+        low, high, half = self._compared(level)
+        ones, others = self._order[:-1], self._order[1:]
+        gaps = self.estimates[ones] - self.estimates[others]
+        below = gaps - (low[ones] - high[others])
+        above = high[ones] - low[others] - gaps
+        widths: Floats = half + np.maximum(below, above)
+        return widths
+
+    def _compared(self, level: float) -> tuple[Floats, Floats, float]:
+        """Two ends for each answer, and the most that a difference of ends is off in all pairs.
+
+        A noisy histogram has an interval for each answer. Otherwise both ends are the measurement.
+        """
+        if isinstance(self._measuring_error, HistogramError):
+            low, high = self._ends_of_all(level).T
+            return low, high, 0.0
+        return self.measurements, self.measurements, self._half_width_of_pairs(level)
+
+    def _half_width_of_pairs(self, level: float = 0.95) -> float:
+        """The most that the measured difference of two answers is off, for all pairs at once.
+
+        After a noisy histogram this is for answers far above the line; `_ends_of_pairs` is for all
+        answers.
+        """
+        level, error = confidence_level(level), self._measuring_error
+        if error is None:
+            return math.inf
+        return error.half_width_of_pairs(self.indices.size, level) + 2 * self._rounding
+
+    def _ends_of_all(self, level: float = 0.95) -> Floats:
+        """For each answer, the ends of an interval; all intervals hold at once."""
+        level, error = confidence_level(level), self._measuring_error
+        if error is None:
+            return around(self.measurements, math.inf)
+        return error.ends_of_all(self.measurements, level, self._rounding)
 
     def _rows(self) -> tuple[Row, ...]:
-        places = self.order.tolist()
+        places = self._order.tolist()
         items = self._items
         estimates = self.estimates.tolist()
         ends = self.interval().tolist()
         p_values = self._p_of_rows()
-        half_widths = self.half_widths_of_leads().tolist()
+        half_widths = self._half_widths_of_gaps().tolist()
         rows = []
         for rank, place in enumerate(places, start=1):
             gap = give_or_take = None
             if rank < len(places):
                 gap = estimates[place] - estimates[places[rank]]
                 give_or_take = finite(half_widths[rank - 1])
+            low, high = ends[place]
             row = Row(
                 rank=rank,
                 item=items[place],
                 estimate=estimates[place],
-                low=finite(ends[place][0]),
-                high=ends[place][1],
+                low=finite(low),
+                high=high,
                 gap=gap,
                 give_or_take=give_or_take,
                 p=p_values[place],
@@ -957,93 +989,87 @@ class Measured(Selected):
             rows.append(row)
         return tuple(rows)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class JointRelease(Selected):
-    """The top set that a Joint Top-K found. The order of its members has no meaning.
-
-    `lead` is the lead of its noisy half-margin over that of any other set. `p_value` is that of
-    "this is not the true top set": if it is not, the chance of a lead this large is at most
-    `p_value`. It is the p-value of every member.
-    """
-
-    _title: ClassVar[str] = "The set of the largest answers"
-    lead: float
-    p_value: float
-
-    is_proved_as_a_set: ClassVar[bool] = True
-
-    @property
-    def p_values(self) -> Floats:
-        return np.full(self.indices.size, self.p_value)
-
-    @property
-    def remark(self) -> str:
-        """The lead of the set, and its p-value."""
-        return (
-            f"With noise, the set leads all others by {self.lead:.1f}; "
-            f"p = {self.p_value:.2g} for “this is not the true top set”."
-        )
+    def _columns(self) -> dict[str, Sequence[Any]]:
+        return {**columns_of(self._rows(), Row._fields)}
 
 
 # --------------------------------------------------------------------------------------------------
-# A question about a table, and its answer.
+# Measured values: those of an array, or one number about all units of a table. A count is a total
+# of 1 for each unit.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TableRelease(Measured):
-    """A question about a table, and its answer: items, the largest estimate first.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MeasuredValues(Release, RowSequence):
+    """Measured values, each with the same variance; or a count or a total of a table.
 
-    `gaps` are those of the selection. After a top k, an item's gap is its lead over the item that
-    the selection ranked next. If every item was selected, there is one gap less, and gaps are in
-    the order of the selection. Above a threshold, an item's gap is its lead over the threshold.
+    A count and a total have one value, `estimate`, which is also their `float()`. Each unit of a
+    total is cut off at public ends.
     """
 
-    question: Question
+    values: Annotated[Floats, FLOATS]
+    """The values as they were drawn."""
 
+    _title: ClassVar[str] = "Measured values"
+    _needed: ClassVar[tuple[str, ...]] = (*Release._needed, "measured_by", "rounding")
 
-# --------------------------------------------------------------------------------------------------
-# One number about all units, with its interval. A count is a total of 1 for each unit.
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Total(MeasuredValues):
-    """The total of a column: `estimate` and `interval`. Each unit is cut off at public ends."""
-
-    question: Question
-
-    @property
-    def estimate(self) -> float:
-        """The noisy number; 0 if it is below 0 and no unit adds less than 0.
-
-        So it lies within its interval. `values` has the number as it was drawn.
-        """
-        value = float(self.values[0])
-        return value if self.question.at_least else max(value, 0.0)
-
-    @without_float_errors
-    def interval(self, level: float = 0.95) -> Floats:
-        """The ends of an interval for the true number, with this confidence.
-
-        No end is below 0 if no unit adds less than 0.
-        """
-        ends: Floats = MeasuredValues.interval(self, level)[0]
-        return ends if self.question.at_least else np.maximum(ends, 0.0)
+    def __len__(self) -> int:
+        return int(self.values.size)
 
     def __float__(self) -> float:
         return self.estimate
 
+    @property
+    def estimate(self) -> float:
+        """The noisy number, if there is one; 0 if it is below 0 and no unit adds less than 0.
+
+        So it lies within its interval.
+        """
+        if len(self) != 1:
+            raise TypeError(f"a release of {len(self)} values is not one number: use values")
+        value = float(self.values[0])
+        return max(value, 0.0) if self._is_never_below_0 else value
+
+    @property
+    @without_float_errors
+    def variance(self) -> float:
+        """The variance of each value."""
+        return self._error.variance
+
+    @without_float_errors
+    def interval(self, level: float = 0.95) -> Floats:
+        """For each value, the ends of an interval for the true value, with this confidence.
+
+        A count and a total have one interval: its two ends. No end is below 0 if no unit adds less
+        than 0.
+        """
+        rounding = self.detail.rounding or 0.0
+        ends = self._error.ends(self.values, confidence_level(level), rounding)
+        if self.question is None:
+            return ends
+        one: Floats = ends[0]
+        return np.maximum(one, 0.0) if self._is_never_below_0 else one
+
+    @property
+    def _error(self) -> MeasurementError:
+        return cast(MeasurementError, self.detail.measured_by)
+
+    @property
+    def _is_never_below_0(self) -> bool:
+        return self.question is not None and not self.question.at_least
+
     def _rows(self) -> tuple[Row, ...]:
-        low, high = self.interval().tolist()
-        return (Row(1, None, self.estimate, low, high),)
+        ends = self.interval().reshape(-1, 2).tolist()
+        if self.question is not None:
+            ((low, high),) = ends
+            return (Row(1, None, self.estimate, low, high),)
+        values = self.values.tolist()
+        return tuple(
+            Row(None, place, values[place], low, high) for place, (low, high) in enumerate(ends)
+        )
 
-    def columns(self) -> dict[str, Sequence[Any]]:
-        return {**columns_of(self._rows(), ("estimate", "low", "high"))}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class UnitCount(Total):
-    """How many distinct units a table has, or a part of it: `estimate`, and its `interval`."""
+    def _columns(self) -> dict[str, Sequence[Any]]:
+        names = ("estimate", "low", "high")
+        return {**columns_of(self._rows(), names if self.question else ("item", *names))}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -1081,8 +1107,12 @@ class Shares(Table):
     level: float
     notes: tuple[str, ...]
 
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as a dictionary that JSON can hold."""
+        return self._to_dict()
+
     @property
-    def remark(self) -> str:
+    def _remark(self) -> str:
         return " ".join(self.notes)
 
     @property
@@ -1090,22 +1120,22 @@ class Shares(Table):
         """The cost in plain words."""
         return "Shares are computed from two releases. They cost no more ε."
 
-    def columns(self) -> dict[str, Sequence[Any]]:
+    def _columns(self) -> dict[str, Sequence[Any]]:
         rows = self.items if self.other is None else (*self.items, self.other)
         names = ("item", "share", "low", "high")
         return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
     @property
-    def headings(self) -> Mapping[str, str]:
+    def _headings(self) -> Mapping[str, str]:
         level = f"{100 * self.level:.4g}%"
         return {"low": f"{level} low", "high": f"{level} high"}
 
-    def cells(self) -> dict[str, list[str]]:
+    def _cells(self) -> dict[str, list[str]]:
         """The rows as text, in per cent."""
-        items, *numbers = self.columns().items()
+        items, *numbers = self._columns().items()
         texts = {"item": [visible(plain(item)) for item in items[1]]}
         for name, cells in numbers:
-            heading = self.headings.get(name, name)
+            heading = self._headings.get(name, name)
             texts[heading] = [_per_cent(cell, name) for cell in cells]
         return texts
 
@@ -1152,47 +1182,60 @@ def _require_whole(part: Question, whole: Question) -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReleasesByGroup(Release, Mapping[Any, TableRelease]):
-    """A release for every group, in the order in which the groups were stated."""
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ReleasesByGroup(Release, Mapping[Any, MeasuredItems]):
+    """A mapping from group to release, in the order in which the groups were stated."""
 
-    question: Question
-    answers: tuple[TableRelease, ...]
+    _answers: tuple[MeasuredItems, ...]
 
-    @classmethod
-    def of(
-        cls, question: Question, answers: Sequence[TableRelease], cost: Cost, most: Cost
-    ) -> Self:
-        """One release made of the releases of all groups; `most` is the most that it can cost."""
-        used = dict.fromkeys(each for answer in answers for each in answer.mechanisms)
-        release = cls(
-            cost=cost,
-            promise=answers[0].promise._replace(cost=most),
-            question=question,
-            answers=tuple(answers),
-            mechanisms=tuple(used),
-        )
-        return release._with(Provenance.now())
+    _is_by_group: ClassVar[bool] = True
 
-    def __getitem__(self, group: Any) -> TableRelease:
+    @property
+    def _asked(self) -> Question:
+        return cast(Question, self.question)
+
+    def _shown_in_words(self) -> str:
+        words = f"Groups: {len(self):,}. "
+        if self._asked.threshold is None:
+            words += f"Items shown in each: {self._asked.k:,}{_of_items(self._asked)}. "
+        return words
+
+    def __getitem__(self, group: Any) -> MeasuredItems:
         """The release of one group."""
-        answers: dict[Any, TableRelease] = dict(zip(self, self.answers, strict=True))
+        answers: dict[Any, MeasuredItems] = dict(zip(self, self._answers, strict=True))
         return answers[group]
 
     def __iter__(self) -> Iterator[Any]:
-        return (answer.question.group for answer in self.answers)
+        return (cast(Question, answer.question).group for answer in self._answers)
 
     def __len__(self) -> int:
-        return len(self.answers)
+        return len(self._answers)
 
-    def columns(self) -> dict[str, Sequence[Any]]:
+    def _columns(self) -> dict[str, Sequence[Any]]:
         """The rows of all groups, one after the other; the first column says which group."""
-        parts = [answer.columns() for answer in self.answers]
-        groups = [group for group, answer in self.items() for _ in answer]
-        cells = {name: [*chain(*(it[name] for it in parts))] for name in parts[0]}
-        return {"group": groups, **cells}
+        groups = []
+        rows: list[Row] = []
+        for group, answer in self.items():
+            groups += [group] * len(answer)
+            rows += answer
+        return {"group": groups, **columns_of(rows, Row._fields)}
 
     def _with(self, made: Provenance) -> Self:
         """The same release with this provenance, which the groups share."""
-        answers = tuple(replace(answer, made=made) for answer in self.answers)
-        return replace(self, made=made, answers=answers)
+        answers = tuple(replace(answer, made=made) for answer in self._answers)
+        return replace(self, made=made, _answers=answers)
+
+
+def by_group(
+    question: Question, answers: Sequence[MeasuredItems], cost: Cost, most: Cost
+) -> ReleasesByGroup:
+    """One release made of the releases of all groups; `most` is the most that it can cost."""
+    mechanisms = dict.fromkeys(used for answer in answers for used in answer.detail.mechanisms)
+    promise = answers[0].detail.promise._replace(cost=most)
+    release = ReleasesByGroup(
+        cost=cost,
+        question=question,
+        detail=Detail(promise=promise, mechanisms=tuple(mechanisms)),
+        _answers=tuple(answers),
+    )
+    return release._with(release.made)

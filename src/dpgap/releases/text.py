@@ -26,7 +26,6 @@ from dpgap.releases.release import (
     NAMES,
     Release,
     ReleasesByGroup,
-    question_of,
     title_of,
 )
 
@@ -62,7 +61,7 @@ def to_json(release: Release, remaining: Fraction | None) -> str:
         "epsilon_remaining": None if remaining is None else number(remaining),
         "exact": {"epsilon_spent": readable_text(spent), "epsilon_remaining": left},
     }
-    return written(release.to_dict() | beside)
+    return written(release._to_dict() | beside)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -109,7 +108,7 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "", note: s
     ε left of 0 is not shown. A `note` is printed below.
     """
     console = Console(highlight=False)
-    question = question_of(release)
+    question = release.question
     with console.capture() as captured:
         if release.made.again:
             notice = release.made.notice.replace("fresh=True", "--fresh")
@@ -128,7 +127,7 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "", note: s
         if whose or remaining:
             left = "unknown" if remaining is None else readable_down(remaining)
             line += f"   ε left {left} {printable(whose)}".rstrip()
-        remark = attempted("remark", "", getattr, release, "remark")
+        remark = attempted("remark", "", getattr, release, "_remark")
         _print_sentences(filter(None, (line, note, remark)), console)
         if guarantee := attempted("guarantee", "", getattr, release, "guarantee"):
             style = "" if is_private(release) else "bold red"
@@ -149,7 +148,7 @@ def _print_answer(release: Release, findings: Sequence[str], console: Console) -
     Names are wrapped; numbers of a release that is mostly noise are dim.
     """
     _print_sentences(findings, console)
-    cells: dict[str, list[str]] = attempted("rows", {}, release.cells)
+    cells: dict[str, list[str]] = attempted("rows", {}, release._cells)
     is_noise, columns = is_mostly_noise(release), {}
     for name, texts in cells.items():
         style = "dim" if is_noise else "bold" if name in NAMES else ""

@@ -40,7 +40,7 @@ from dpgap.pipelines import paper
 from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.best import estimates_after_above
 from dpgap.pipelines.routes import JointRoute, PaperRoute, RankedRoute
-from dpgap.simulation.selections import Ranked, Rng, best_runs, draw, draw_shells, sift_runs
+from dpgap.simulation.selections import RankedAnswers, Rng, best_runs, draw, draw_shells, sift_runs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -283,7 +283,7 @@ def batch_of(
     if isinstance(selection, NoisyHistogram):
         return _histogram(selection, answers)
     selection.prepare(answers, None)
-    ranked = Ranked.of(Grid(selection.grid).steps(answers))
+    ranked = RankedAnswers.of(Grid(selection.grid).steps(answers))
     if isinstance(mechanism, MeasuredTopK | MeasuredAbove):
         mechanism.measurement.require_room(ranked.answers)
     if isinstance(mechanism, MeasuredTopK):
@@ -335,7 +335,7 @@ def _histogram(mechanism: NoisyHistogram, answers: ArrayLike) -> Batch:
     return batch
 
 
-def _selecting(mechanism: NoisyTopK | JointTopK | HybridTopK, ranked: Ranked) -> Batch:
+def _selecting(mechanism: NoisyTopK | JointTopK | HybridTopK, ranked: RankedAnswers) -> Batch:
     """Batches of runs of one selection."""
     if isinstance(mechanism, JointTopK):
         return _joint(mechanism, ranked)
@@ -355,7 +355,7 @@ def _selecting(mechanism: NoisyTopK | JointTopK | HybridTopK, ranked: Ranked) ->
     return batch
 
 
-def _joint(mechanism: JointTopK, ranked: Ranked) -> Batch:
+def _joint(mechanism: JointTopK, ranked: RankedAnswers) -> Batch:
     """Batches of runs; the code of releases chooses the sets, from seeded bits."""
     values, sizes = np.unique(ranked.answers, return_counts=True)
     classes = Classes(values, sizes, mechanism.k)
@@ -375,12 +375,12 @@ def _seeded(rng: Rng) -> InsecureSeededBits:
     return InsecureSeededBits(int(rng.integers(1 << 62)))
 
 
-def _hybrid(mechanism: HybridTopK, ranked: Ranked) -> Batch:
+def _hybrid(mechanism: HybridTopK, ranked: RankedAnswers) -> Batch:
     """Batches of runs. The line is one more answer, the last; those ranked below are dropped."""
     program = mechanism.in_steps()
     line = ranked.answers.size
     answers = np.append(ranked.answers, int(program.threshold))
-    ranked = Ranked.of(answers - int(answers.max()))
+    ranked = RankedAnswers.of(answers - int(answers.max()))
     grid = Grid(mechanism.grid).width
     most_winners = min(mechanism.k, line)
     costs = np.array([float(mechanism.spent(count)) for count in range(most_winners + 1)])
@@ -407,7 +407,7 @@ class _Thresholds(NamedTuple):
 
 
 def _above(
-    mechanism: SparseVector, ranked: Ranked, thresholds: _Thresholds, max_answers: int | None
+    mechanism: SparseVector, ranked: RankedAnswers, thresholds: _Thresholds, max_answers: int | None
 ) -> Batch:
     program = mechanism.in_steps()
     grid = Grid(mechanism.grid).width
@@ -578,7 +578,7 @@ def _floats(steps: NDArray[Any], grid: float) -> Floats:
     return values
 
 
-def measured_batch(pipeline: MeasuredTopK, ranked: Ranked) -> Batch:
+def measured_batch(pipeline: MeasuredTopK, ranked: RankedAnswers) -> Batch:
     """Batches of runs of a pipeline: look, decide, and take the chosen route in each run.
 
     The code of releases decides. Runs on the same route are selected and measured together.

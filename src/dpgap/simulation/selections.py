@@ -74,7 +74,7 @@ _FEW_HITS = 8.0
 """If fewer hits are expected from here on, all further answers are one stratum."""
 
 
-class Ranked(NamedTuple):
+class RankedAnswers(NamedTuple):
     """Answers in steps, in the order given, and in order of size."""
 
     answers: Integers
@@ -86,7 +86,7 @@ class Ranked(NamedTuple):
     """Ranks at which a stratum may begin; each stratum is about as large as all before it."""
 
     @classmethod
-    def of(cls, answers: Integers) -> "Ranked":
+    def of(cls, answers: Integers) -> "RankedAnswers":
         """Rank whole numbers of steps."""
         order = np.argsort(-answers, kind="stable")
         borders = [0, 1]
@@ -100,7 +100,7 @@ class Ranked(NamedTuple):
         """How many answers there are."""
         return self.answers.size
 
-    def less(self, origin: int) -> "Ranked":
+    def less(self, origin: int) -> "RankedAnswers":
         """The same answers counted from `origin`: floats are finest near zero."""
         answers = self.answers - origin
         return self._replace(answers=answers, descending=answers[self.order].astype(np.float64))
@@ -161,7 +161,9 @@ _COST_OF_A_HIT = 16.0
 """The cost of a hit, as a number of draws."""
 
 
-def best_runs(program: NoisyTopK, ranked: Ranked, runs: int, rng: Rng) -> tuple[Integers, Floats]:
+def best_runs(
+    program: NoisyTopK, ranked: RankedAnswers, runs: int, rng: Rng
+) -> tuple[Integers, Floats]:
     """The indices of the best k + 1, in order, and their noisy answers; one row for each run."""
     border, cost_of_hits = _border(program, ranked, rng)
     at_once = max(1, int(_AT_ONCE / max(border, cost_of_hits)))
@@ -174,7 +176,7 @@ def best_runs(program: NoisyTopK, ranked: Ranked, runs: int, rng: Rng) -> tuple[
     return np.concatenate(indices), np.concatenate(values)
 
 
-def _border(program: NoisyTopK, ranked: Ranked, rng: Rng) -> tuple[int, float]:
+def _border(program: NoisyTopK, ranked: RankedAnswers, rng: Rng) -> tuple[int, float]:
     """The border, and about how much the hits beyond it cost in each run.
 
     Only answers before the border set the bar. One trial run estimates its height.
@@ -196,7 +198,9 @@ def _border(program: NoisyTopK, ranked: Ranked, rng: Rng) -> tuple[int, float]:
     return int(borders[cheapest]), _COST_OF_A_HIT * float(hits[cheapest])
 
 
-def _bars(program: NoisyTopK, ranked: Ranked, need: int, borders: Integers, rng: Rng) -> Floats:
+def _bars(
+    program: NoisyTopK, ranked: RankedAnswers, need: int, borders: Integers, rng: Rng
+) -> Floats:
     """A cautious bar for each border: in one run, the `need`-th best value before it."""
     noisy = ranked.descending + draw(program.law, rng, ranked.size)
     best = np.empty(0)
@@ -209,7 +213,7 @@ def _bars(program: NoisyTopK, ranked: Ranked, need: int, borders: Integers, rng:
 
 
 def _select(
-    program: NoisyTopK, ranked: Ranked, border: int, runs: int, rng: Rng
+    program: NoisyTopK, ranked: RankedAnswers, border: int, runs: int, rng: Rng
 ) -> tuple[Integers, Floats]:
     need = min(program.k + 1, ranked.size)
     noisy = draw(program.law, rng, runs, border)
@@ -261,7 +265,7 @@ _COST_OF_A_FAR_HIT = 400.0
 
 def sift_runs(
     program: SparseVector,
-    ranked: Ranked,
+    ranked: RankedAnswers,
     thresholds: Integers,
     rng: Rng,
     max_answers: int | None = None,
@@ -298,7 +302,7 @@ class _Stream(NamedTuple):
     """A Sparse Vector, its stream of answers, and its runs."""
 
     program: SparseVector
-    ranked: Ranked
+    ranked: RankedAnswers
     states: RunStates
     rng: Rng
 

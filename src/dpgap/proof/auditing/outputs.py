@@ -96,7 +96,7 @@ def _traits(part: object) -> str:
 def _content(part: object) -> tuple[Any, Iterable[Any] | None]:
     """A release, array or table as plain values; and the names of its columns or keys, if any."""
     if isinstance(part, Table):
-        part = {name: value for name, value in part.to_dict().items() if name != _WHEN}
+        part = {name: value for name, value in part._to_dict().items() if name != _WHEN}
     elif isinstance(part, np.ma.MaskedArray):
         part = {"shown": part.tolist(), "under the mask": part.data.tolist()}
     elif isinstance(part, np.ndarray | np.generic):
