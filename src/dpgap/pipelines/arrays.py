@@ -143,6 +143,11 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, MeasuredItems]):
             return without_look
         return Cost.worst([without_look, *self.looking.costs], 1)
 
+    def cost_of(self, drawn: Measuring[Any], found: int) -> Cost:
+        if self.looking is None or drawn.route is None:
+            return self.route.cost
+        return self.looking.cost_of(drawn.route)
+
     @property
     def kind(self) -> type[RankedRoute | JointRoute | PaperRoute]:
         """The kind of the route without a look."""

@@ -417,14 +417,17 @@ class LookFirst:
             return RankedRoute.of(self, to_select, to_measure)
         return JointRoute.of(self, to_select, to_measure)
 
+    @remembered
+    def cost_of(self, number: int) -> Cost:
+        """What a release costs on the route of this number, with its look."""
+        parts = split(self.epsilon, self.terms.look, self.shares[number])
+        steps = ("look", "select", "measure")
+        return Cost.composed(zip(steps, map(Cost.pure, parts), strict=True))
+
     @property
     def costs(self) -> list[Cost]:
-        """What a release costs on each route, with its look."""
-        costs = []
-        for share in self.shares:
-            parts = split(self.epsilon, self.terms.look, share)
-            costs.append(Cost.sum(Cost.pure(part) for part in parts))
-        return costs
+        """What a release costs on each route."""
+        return [self.cost_of(number) for number in range(len(self.shares))]
 
     @property
     def routes(self) -> tuple[RankedRoute | JointRoute, ...]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from dpgap.data import query
 from dpgap.data.domain import Domain, Stated, text_of
-from dpgap.data.engines.base import Engine
+from dpgap.data.engines.base import Batch, Engine
 from dpgap.data.private_counts import (
     UNREADABLE,
     Chunk,
@@ -174,7 +174,8 @@ class CountsInEngine(PrivateCounts):
         none = np.empty(0, dtype=np.int64)  # at last: the rest of a range is absent
         batches = self.engine.batches(frame, _ROWS_AT_ONCE)
         for batch in chain(batches, [{"item": none, "units": none}]):
-            items, end = batch["item"], done + batch["item"].size
+            items = batch["item"]
+            end = done + items.size
             own = positions_in(self.numbers, items) if places is None else places[done:end]
             taken = own - low
             size = int(taken[-1]) + 1 if taken.size else len(self) - low
@@ -189,7 +190,8 @@ class CountsInEngine(PrivateCounts):
 
             if size:
                 yield Chunk(batch["units"].astype(np.int64), found, taken, size)
-            low, done = low + size, end
+            low += size
+            done = end
 
 
 def _present(frozen: Lazy, hidden: Lazy) -> Lazy:
@@ -313,17 +315,20 @@ def _fetched(
 ) -> CountsByGroup:
     """The answers of all groups that are not 0, fetched into this process."""
     batches = list(engine.batches(frozen.select("group", "item", "units"), _CELLS_AT_ONCE))
-    none = np.empty(0, np.int64)
-    group, items, units = (
-        np.concatenate([none, *(batch[name].astype(np.int64) for batch in batches)])
-        for name in ("group", "item", "units")
-    )
+    group = _joined(batches, "group")
     order = np.argsort(group, kind="stable")
-    positions, units = positions_in(numbers, items)[order], units[order]
+    positions = positions_in(numbers, _joined(batches, "item"))[order]
+    units = _joined(batches, "units")[order]
     starts = np.searchsorted(group[order], np.arange(len(groups) + 1))
 
-    def make(place: int) -> PrivateCounts:
-        own = slice(starts[place], starts[place + 1])
-        return CountsInMemory(labels, positions[own], units[own], **facts)
+    def make(index: int) -> PrivateCounts:
+        rows = slice(starts[index], starts[index + 1])
+        return CountsInMemory(labels, positions[rows], units[rows], **facts)
 
     return CountsByGroup(groups, make, facts["origin"])
+
+
+def _joined(batches: list[Batch], name: str) -> Integers:
+    """A column of whole numbers, of all batches together."""
+    no_rows = np.empty(0, np.int64)
+    return np.concatenate([no_rows, *(batch[name].astype(np.int64) for batch in batches)])
