@@ -141,3 +141,45 @@ def test_people_read_costs_rounded_up_and_limits_rounded_down() -> None:
     assert str(Cost(None, HALF, Fraction(1, 10**6))) == "ρ = 0.5, δ = 10⁻⁶"
     beside = Limit("epsilon", HALF, HALF)
     assert Cost.pure(HALF).in_words(beside, joint=" and ") == "ε = 0.5 and δ = 0"
+
+
+def test_amounts_of_epsilon_and_of_rho_are_never_compared_or_added() -> None:
+    limit = Limit("epsilon", HALF)
+    other = Limit("rho", HALF)
+    for mixed in (limit.fits, limit.within, limit.raised, limit.has_more_than):
+        with pytest.raises(ValueError, match="the budget is in epsilon, not in rho"):
+            mixed(other)
+    with pytest.raises(ValueError, match="the budget is in epsilon, not in rho"):
+        limit.renewed(NOTHING, other)
+
+
+@given(st.lists(PURE, min_size=1))
+def test_the_least_of_several_costs_fits_all_of_them(costs: list[Cost]) -> None:
+    least = Cost.least(costs)
+    assert all(least.fits(cost) for cost in costs)
+    assert all((cost.beyond(least) + least) == cost for cost in costs)
+    assert Cost.least([]) == NOTHING
+
+
+@given(PURE, NUMBERS)
+def test_a_part_of_a_limit_is_what_a_cost_is_of_its_amount(cost: Cost, amount: Fraction) -> None:
+    limit = Limit("epsilon", amount)
+    assert limit.portion(cost) * amount == (cost.epsilon if amount else 0)
+    assert limit.used_up_by(cost).left(cost).is_empty
+    assert limit.none().is_empty
+    assert limit.raised_to(cost).covers(cost)
+
+
+def test_a_step_has_a_share_of_the_epsilon_of_its_release_or_of_its_rho() -> None:
+    whole = Cost.pure(2)
+    assert Cost.pure(HALF).share_of(whole) == Fraction(1, 4)
+    assert Cost(None, Fraction(1, 8)).share_of(Cost(None, HALF)) == Fraction(1, 4)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "words"),
+    [("1e100", 0, "epsilon must be less than 10\\^100"), (1, "1.1", "delta must be at most 1")],
+)
+def test_a_stated_cost_that_is_too_large_is_refused(epsilon: str, delta: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Cost.stated(epsilon, delta)

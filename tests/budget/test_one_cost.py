@@ -46,7 +46,8 @@ def _is_accounting(node: ast.AST) -> bool:
         is_scale = isinstance(node.op, ast.Div) and not _is_number(node.left)
         return not is_scale and (_is_number(node.left) or _is_number(node.right))
     if isinstance(node, ast.AugAssign):
-        return _is_number(node.target) or _is_number(node.value)
+        is_scale = isinstance(node.op, ast.Div) and not _is_number(node.target)
+        return not is_scale and (_is_number(node.target) or _is_number(node.value))
     if isinstance(node, ast.Compare):
         sides = [node.left, *node.comparators]
         is_order = any(isinstance(operator, ORDER) for operator in node.ops)

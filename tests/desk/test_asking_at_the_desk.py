@@ -365,7 +365,7 @@ def test_what_could_not_be_archived_is_not_handed_out(
 def test_a_question_says_again_what_it_was_told() -> None:
     said = {"topic": "what", "kind": "above", "threshold": "1/3", "epsilon": "0.25", "k": "7"}
     asked = FilledForm.read(said)
-    assert FilledForm.read(asked.said) == asked
+    assert FilledForm.read(asked.fields) == asked
     assert asked.question.threshold == Fraction(1, 3)
 
 

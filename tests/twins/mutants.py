@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow
 from pandas.api.types import infer_dtype
 
+from dpgap.budget.cost import Cost
 from dpgap.data import domain, frames, query, sources, values
 from dpgap.data.domain import Domain
 from dpgap.data.engines import counted
@@ -355,8 +356,8 @@ def _settled_by_total() -> AbstractContextManager[Any]:
     """A ledger that is told of a cost that follows a private number."""
     right = SpyArchive.settle
 
-    def settle(account: Any, epsilon: Any, document: Any = None) -> None:
-        right(account, epsilon - _known[0] % 2, document)
+    def settle(account: Any, cost: Cost, document: Any = None) -> None:
+        right(account, Cost.pure(cost.epsilon - _known[0] % 2), document)
 
     return mock.patch.object(SpyArchive, "settle", settle)
 

@@ -69,14 +69,18 @@ class Cost:
     """The named parts of one release, in their order."""
 
     def __post_init__(self) -> None:
-        if (self.epsilon or 0) < 0 or self.rho < 0 or self.delta < 0:
+        is_negative = self.rho.numerator < 0 or self.delta.numerator < 0
+        if self.epsilon is not None:
+            is_negative |= self.epsilon.numerator < 0
+        if is_negative:
             raise ValueError("epsilon, rho and delta of a cost must not be less than 0")
 
     @classmethod
     def pure(cls, epsilon: Rational, delta: Rational = _ZERO) -> Self:
         """The cost of ε-differential privacy: (ε, ε²/2)."""
         exact = rational("epsilon", epsilon)
-        return cls(exact, exact**2 / 2, rational("delta", delta))
+        half_square = Fraction(exact.numerator**2, 2 * exact.denominator**2)
+        return cls(exact, half_square, rational("delta", delta))
 
     @classmethod
     def stated(cls, epsilon: Rational, delta: Rational) -> "Cost":
@@ -91,13 +95,15 @@ class Cost:
     @classmethod
     def sum(cls, costs: Iterable["Cost"]) -> "Cost":
         """What several releases cost together."""
-        return reduce(add, costs, NOTHING)
+        listed = list(costs)
+        return reduce(add, listed) if listed else NOTHING
 
     @classmethod
     def composed(cls, parts: Iterable[tuple[str, "Cost"]]) -> "Cost":
         """What the named parts of one release cost together."""
         named = tuple(parts)
-        return replace(cls.sum(cost for _, cost in named), parts=named)
+        together = cls.sum(cost for _, cost in named)
+        return Cost(together.epsilon, together.rho, together.delta, named)
 
     @classmethod
     def worst(cls, costs: Iterable["Cost"], few: int) -> "Cost":
@@ -127,7 +133,8 @@ class Cost:
         epsilon = None
         if self.epsilon is not None and other.epsilon is not None:
             epsilon = self.epsilon + other.epsilon
-        return Cost(epsilon, self.rho + other.rho, self.delta + other.delta)
+        delta = self.delta + other.delta if other.delta else self.delta
+        return Cost(epsilon, self.rho + other.rho, delta)
 
     def __sub__(self, other: "Cost") -> "Cost":
         """The cost without a part of it."""
@@ -162,7 +169,7 @@ class Cost:
 
     def with_delta(self, delta: Fraction) -> "Cost":
         """The same cost with this δ."""
-        return replace(self, delta=delta)
+        return Cost(self.epsilon, self.rho, delta, self.parts)
 
     def realised(self, loss: "Cost") -> "Cost":
         """What a run did cost whose realised loss has a smaller ε; ρ and δ stay spent."""

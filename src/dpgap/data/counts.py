@@ -65,20 +65,20 @@ def find(
     unit: str | None,
     item: str | None,
     domain: Any,
-    asked: Question,
+    question: Question,
     resources: ExitStack,
 ) -> Source:
     """Find a table by its path or address; or take the frame that was given."""
     if isinstance(table, str | os.PathLike) and not sources.is_url(table):
         path = os.fspath(table)
-        if asked.decimal != "." and sources.kind_of(path) == "json":
+        if question.decimal != "." and sources.kind_of(path) == "json":
             raise ValueError(
                 "decimal must be left out for JSON lines, which have numbers of their own"
             )
-        is_cut = not asked.is_plain
-        opened = sources.read_file(path, unit, item, asked.looked_at, asked.encoding, is_cut)
+        is_cut = not question.is_plain
+        opened = sources.read_file(path, unit, item, question.looked_at, question.encoding, is_cut)
         return with_domain(resources.enter_context(opened), domain)
-    if asked.encoding is not None or asked.decimal != ".":
+    if question.encoding is not None or question.decimal != ".":
         raise ValueError(
             "encoding and decimal must be left out for a frame or a database: they say how the "
             "text of a file is read"
@@ -177,9 +177,9 @@ def _rows_in_place(
     return embedded.rows, embedded.renamed(roles)
 
 
-def _require_decimal(table: Any, asked: Question, stated: str | None) -> None:
+def _require_decimal(table: Any, question: Question, stated: str | None) -> None:
     """Ask for the decimal mark if it is not stated, and may well be a comma."""
-    if asked.sum is not None and stated is None and sources.has_semicolons(table):
+    if question.sum is not None and stated is None and sources.has_semicolons(table):
         raise ValueError(
             "decimal must be stated for a sum over a file with semicolons: ',' if amounts are "
             "written as 16,48, '.' if they are written as 16.48"
@@ -188,11 +188,16 @@ def _require_decimal(table: Any, asked: Question, stated: str | None) -> None:
 
 def roles_of(source: Source, question: Question) -> dict[str, str]:
     """The columns that are read, by their roles (unit, item, group, amount)."""
-    unit, item = source.unit, source.item
-    item_or_none = None if item == unit else item  # else nothing but units is looked at
-    roles = {"unit": None if unit == "row" else unit, "item": item_or_none}
-    roles |= {"group": question.by, "amount": question.sum}
-    return {role: name for role, name in roles.items() if name is not None}
+    roles = {}
+    if source.unit != "row":
+        roles["unit"] = source.unit
+    if source.item != source.unit:  # else nothing but units is looked at
+        roles["item"] = source.item
+    if question.by is not None:
+        roles["group"] = question.by
+    if question.sum is not None:
+        roles["amount"] = question.sum
+    return roles
 
 
 def _require_exact(engine: Engine, frame: Frame, roles: dict[str, str], question: Question) -> None:
@@ -428,7 +433,8 @@ def counts(
 @errors_without_answers
 def count_items(table: Table, counting: Counting) -> PrivateCounts | CountsByGroup:
     """Count the distinct units of every item, or add up their amounts."""
-    by, domain = counting.by, counting.domain
+    by = counting.by
+    domain = counting.domain
     if domain is not None:
         refuse_own_column(table, counting.item, domain, "domain")
     if counting.groups is not None:

@@ -94,18 +94,18 @@ class Domain:
         """The position of each item in the domain; −1 for items outside it."""
         labels = self.labels
         if not isinstance(labels, range):
-            place = dict(zip(self.texts, range(len(self.texts)), strict=True))
-            found = [place.get(text_of(item), -1) for item in items.tolist()]
-            return np.array(found, dtype=np.int64)
+            position_of = dict(zip(self.texts, range(len(self.texts)), strict=True))
+            positions = [position_of.get(text_of(item), -1) for item in items.tolist()]
+            return np.array(positions, dtype=np.int64)
         if items.dtype.kind not in "iu":
             numbers = map(whole, items.tolist())
-            found = [labels.index(n) if n is not None and n in labels else -1 for n in numbers]
-            return np.array(found, dtype=np.int64)
+            positions = [-1 if n is None or n not in labels else labels.index(n) for n in numbers]
+            return np.array(positions, dtype=np.int64)
         low, high = sorted((labels[0], labels[-1]))
         inside = (items >= low) & (items <= high)
         offset = np.where(inside, items, low).astype(np.int64) - labels.start
-        at, rest = np.divmod(offset, labels.step)
-        return np.where(inside & (rest == 0), at, -1)
+        position, remainder = np.divmod(offset, labels.step)
+        return np.where(inside & (remainder == 0), position, -1)
 
     def require_numbers(self, name: str = "domain", role: str = "item") -> None:
         """Refuse a domain without any number, if the column holds numbers."""
@@ -118,7 +118,7 @@ Stated = Domain | Lazy | None
 
 
 def read_groups(groups: Any) -> Domain:
-    """The public groups, each named once. They are read before anything is counted or charged."""
+    """The public groups, pairs named once. They are read before anything is counted or charged."""
     is_frame = hasattr(groups, "columns")
     if is_frame or isinstance(groups, str | bytes | dict) or not isinstance(groups, Iterable):
         raise TypeError(f"groups must be a list of public values, not {type(groups).__name__}")
@@ -129,9 +129,9 @@ def read_groups(groups: Any) -> Domain:
         raise ValueError("groups must not hold None or NaN: rows without a group are in none")
     texts = [text_of(label) for label in labels]
     if min(len(set(texts)), len(set(labels))) < len(texts):  # to Python, 1 and True are equal
-        each = zip(texts, labels, strict=True)
-        twice = next(a for a, b in each if max(texts.count(a), labels.count(b)) > 1)
-        raise ValueError(f"groups must be named once each, but {twice!r} is there twice")
+        pairs = zip(texts, labels, strict=True)
+        twice = next(a for a, b in pairs if max(texts.count(a), labels.count(b)) > 1)
+        raise ValueError(f"groups must be named once pairs, but {twice!r} is there twice")
     return domain_of(labels, "a list of {count} groups")
 
 
@@ -206,20 +206,23 @@ def warn_of_oddities(domain: Domain, labels: Sequence[Any] = (), empty_lines: in
         "repeated": max(named - len(domain.labels), 0),
         "empty": empty_lines,
     }
-    found = ", ".join(f"{count} {what}" for what, count in odd.items() if count)
-    if found:
-        message = f"domain is taken as it is written, but look at its items: {found}"
-        message += "; was it read from the table?" if 2 * odd["repeated"] > named else ""
+    oddities = ", ".join(f"{count} {oddity}" for oddity, count in odd.items() if count)
+    if oddities:
+        message = f"domain is taken as it is written, but look at its items: {oddities}"
+        if 2 * odd["repeated"] > named:
+            message += "; was it read from the table?"
         warnings.warn(message, DomainWarning, stacklevel=steps_outside())
     return domain
 
 
 def steps_outside() -> int:
     """The `stacklevel` of the first caller outside this package."""
-    steps, frame = 1, sys._getframe(1)
+    steps = 1
+    frame = sys._getframe(1)
     package = __name__.partition(".")[0] + "."
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
-        steps, frame = steps + 1, frame.f_back
+        steps += 1
+        frame = frame.f_back
     return steps
 
 
@@ -304,17 +307,18 @@ def column_digest(address: str, column: str) -> str:
 
     A file may hold other items tomorrow. It is public, so its bytes are hashed too.
     """
-    told = {"address": address, "column": column}
+    facts = {"address": address, "column": column}
     if not sources.is_url(address):
         with open(address, "rb") as file:
-            told["content"] = hashlib.file_digest(file, "sha256").hexdigest()
-    return _hash(told)
+            facts["content"] = hashlib.file_digest(file, "sha256").hexdigest()
+    return _hash(facts)
 
 
 def _as_range(texts: Sequence[str]) -> range | None:
     """The range that has these texts, if there is one."""
     with suppress(ValueError):
-        first, second = int(texts[0]), int(texts[min(1, len(texts) - 1)])
+        first = int(texts[0])
+        second = int(texts[min(1, len(texts) - 1)])
         step = second - first or 1
         numbers = range(first, first + step * len(texts), step)
         return numbers if all(map(eq, map(str, numbers), texts)) else None
@@ -345,19 +349,20 @@ def refuse_own_column(table: Any, item: str | None, domain: Any, name: str = "do
 
 def _is_own_column(table: Any, item: str | None, domain: Any) -> bool:
     if sources.is_url(table):
-        own = sources.read_url(table)[1]["table"]
-        return isinstance(domain, str) and domain.rpartition(":")[0] == own
+        name = sources.read_url(table)[1]["table"]
+        return isinstance(domain, str) and domain.rpartition(":")[0] == name
     if isinstance(table, str | os.PathLike):
         path = os.fspath(domain).rpartition(":")[0]
         return sources.is_table(path) and os.path.samefile(table, path)
-    table, domain = (nw.to_native(each, pass_through=True) for each in (table, domain))
+    table = nw.to_native(table, pass_through=True)
+    domain = nw.to_native(domain, pass_through=True)
     if table is domain:
         return True
     column = table.select(item)
     if hasattr(table, "sql_query"):  # DuckDB
         return domain.sql_query() in (column.sql_query(), column.distinct().sql_query())
     if hasattr(table, "sameSemantics"):  # Spark
-        return any(domain.sameSemantics(each) for each in (column, column.distinct()))
+        return any(map(domain.sameSemantics, (column, column.distinct())))
     if hasattr(table, "equals") and hasattr(table, "get_backend"):  # Ibis
-        return any(domain.equals(each) for each in (column, column.distinct(), table[item]))
+        return any(map(domain.equals, (column, column.distinct(), table[item])))
     return False

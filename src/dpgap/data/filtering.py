@@ -233,13 +233,13 @@ class _Rows:
         For days, `literal` is the form of their dates.
         """
         family = self._families[name]
-        place, stated = self._columns[name]
-        column = nw.col(place)
-        kind: Any = self._schema[place]
+        column_name, table_kind = self._columns[name]
+        column = nw.col(column_name)
+        kind: Any = self._schema[column_name]
         if self._kind.is_pandas_like() and (isinstance(literal, str) or family == ANY):
             return self._reading_of_pandas(name, literal)
         if family == "text":
-            return self._reading_of_text(place, literal)
+            return self._reading_of_text(column_name, literal)
         if family == "truth":
             return _of_each(~column.is_null(), partial(_stands, column))
         if family == "huge":  # Ibis takes a HUGEINT for a decimal, which cannot hold all of them
@@ -250,17 +250,19 @@ class _Rows:
             if kind.is_integer():
                 return whole_numbers(column, kind)
             is_ibis = self._kind.is_ibis()
-            is_any = is_ibis and self._frame.to_native().schema()[place].precision is None
+            is_any = is_ibis and self._frame.to_native().schema()[column_name].precision is None
             return decimals(column, None if is_any else kind, in_ibis=is_ibis)
         if kind.is_integer():  # an embedded frame has whole numbers for its times
-            return moments(column, stated, int)
+            return moments(column, table_kind, int)
         in_sql = isinstance(self._frame, nw.LazyFrame)
         return moments(column, kind, partial(_moment, kind, in_sql))
 
     def _reading_of_pandas(self, name: str, literal: Any) -> "Reading":
         """The reading of a column whose type follows its rows: each value is read by itself."""
-        column, kind = self._frame.to_native()[name], self._schema[name]
-        family, is_by_type = _family(kind), isinstance(literal, type)
+        column = self._frame.to_native()[name]
+        kind = self._schema[name]
+        family = _family(kind)
+        is_by_type = isinstance(literal, type)
         if is_by_type and kind == nw.String and str(column.dtype) != "object":
             return self._reading_of_text(name, literal)
         if literal is str and family in ("date", "zoned"):
@@ -316,7 +318,8 @@ def _key(literal: Any, value: Any) -> Any:
     For a literal of text the key is a number, a text, or a pair for a time: whether it has a zone,
     and its moment.
     """
-    text, number = values.form_of(value), values.number_of(value)
+    text = values.form_of(value)
+    number = values.number_of(value)
     if literal is None:
         return text
     if isinstance(literal, str):
@@ -344,7 +347,8 @@ def _test(sign: str, literal: Literal) -> Callable[[Any], bool]:
     if sign == "like":
         pattern = _like_in_python(str(literal))
         return lambda key: key is not None and pattern.match(key) is not None
-    compare, stated = COMPARE[sign], moment_in(literal)
+    compare = COMPARE[sign]
+    moment = moment_in(literal)
     is_text = isinstance(literal, str) and not query.is_number(literal)
     number = None if is_text or isinstance(literal, bool) else Decimal(literal)
     edges = (None, None) if number is None else (float(number), _edge(number))
@@ -353,7 +357,7 @@ def _test(sign: str, literal: Literal) -> Callable[[Any], bool]:
         edge: Any = literal
         if isinstance(key, tuple):
             is_zoned, key = key
-            edge = None if stated is None or stated[0] > is_zoned else stated[1]
+            edge = None if moment is None or moment[0] > is_zoned else moment[1]
         elif isinstance(key, int | float) and not isinstance(literal, bool):
             edge = edges[isinstance(key, int)]
         return key is not None and edge is not None and bool(compare(key, edge))
@@ -381,7 +385,8 @@ _MONTH = (
 )
 _DAY = "[0-9]{1,2}(st|nd|rd|th|[.])?"
 _YEAR = "(1[89]|2[01])[0-9]{2}"
-_PART, _SIGNS = "[0-9]{1,2}", "[^0-9a-z:]{1,3}"
+_PART = "[0-9]{1,2}"
+_SIGNS = "[^0-9a-z:]{1,3}"
 _DATE = re.compile(
     "(?![0-9]{4}-(0[0-9]|1[0-2])-[0-9]{2}([ T]|$))"  # these sort by time
     "([a-z]{3,9}[.,] ?)?("
@@ -476,7 +481,8 @@ def decimals(value: nw.Expr, kind: nw.Decimal | None, *, in_ibis: bool) -> Readi
         present = present & (value.cast(nw.String) != "NaN").fill_null(False)
     if kind is None:
         return _of_each(present, lambda sign, literal: present & _stands(value, sign, literal))
-    scale, largest = kind.scale, 10**kind.precision - 1
+    scale = kind.scale
+    largest = 10**kind.precision - 1
 
     def compare(sign: str, whole: int) -> nw.Expr:
         edge = Decimal(whole).scaleb(-scale, _EXACT)
@@ -606,17 +612,18 @@ def moments(value: nw.Expr, kind: Any, edge: Callable[[int], Any]) -> Reading:
 
     A literal with a zone matches no time without one.
     """
-    is_time, most = isinstance(kind, nw.Datetime), (1 << 63) - 1
+    is_time = isinstance(kind, nw.Datetime)
+    largest = (1 << 63) - 1
     unit = values.NANOSECONDS[kind.time_unit if is_time else "D"]
 
     def compare(sign: str, whole: int) -> nw.Expr:
         return _stands(value, sign, edge(whole))
 
     def test(sign: str, literal: str) -> nw.Expr | bool:
-        stated = moment_in(literal)
-        if stated is None or stated[0] > (is_time and kind.time_zone is not None):
+        moment = moment_in(literal)
+        if moment is None or moment[0] > (is_time and kind.time_zone is not None):
             return False
-        return _settled(sign, Fraction(stated[1], unit), -most, most, compare)
+        return _settled(sign, Fraction(moment[1], unit), -largest, largest, compare)
 
     return _of_each(~value.is_null(), test)
 

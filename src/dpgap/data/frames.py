@@ -95,8 +95,8 @@ def embed(values: nw.DataFrame[Any], roles: dict[str, str], resources: ExitStack
 def columns_of(values: nw.DataFrame[Any]) -> dict[str, Column]:
     """The columns of a collected frame as they are in DuckDB, by their names in the frame."""
     columns = {}
-    for place, (name, kind) in enumerate(values.schema.items()):
-        columns[name] = Column(f"column_{place}", kind)
+    for index, (name, kind) in enumerate(values.schema.items()):
+        columns[name] = Column(f"column_{index}", kind)
     return columns
 
 
@@ -170,14 +170,14 @@ def _decoded(table: Any) -> Any:
     import pyarrow
     from pyarrow.types import is_decimal, is_dictionary
 
-    for place, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         kind = field.type
         if is_dictionary(kind) and not sources.is_arrow_text(kind.value_type):
             kind = kind.value_type
         if is_decimal(kind) and kind.precision <= _MOST_DIGITS:
             kind = pyarrow.decimal128(kind.precision, kind.scale)
         if kind != field.type:
-            table = table.set_column(place, field.name, table.column(place).cast(kind))
+            table = table.set_column(index, field.name, table.column(index).cast(kind))
     return table
 
 
@@ -197,10 +197,10 @@ def _with_whole_moments(table: Any) -> Any:
     """A table of PyArrow; its times, days and durations are whole numbers of as many bits."""
     from pyarrow.types import is_interval, is_temporal
 
-    for place, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         if is_temporal(field.type) and not is_interval(field.type):
-            column = table.column(place).cast(f"int{field.type.bit_width}")
-            table = table.set_column(place, field.name, column)
+            column = table.column(index).cast(f"int{field.type.bit_width}")
+            table = table.set_column(index, field.name, column)
     return table
 
 

@@ -85,16 +85,20 @@ def errors_without_answers(function: Callable[_Given, _Result]) -> Callable[_Giv
 
 def _empty_frames(error: BaseException, handled: BaseException | None) -> None:
     """Empty all frames below the caller's, for the error and for the errors that caused it."""
-    waiting, done = [error], {id(handled)}
+    waiting = [error]
+    done = {id(handled)}
     while waiting:
-        each = waiting.pop()
-        if id(each) in done:
+        current = waiting.pop()
+        if id(current) in done:
             continue
-        done.add(id(each))
-        traceback.clear_frames(each.__traceback__)  # does not touch frames that still run
-        waiting += [led for led in (each.__cause__, each.__context__) if led is not None]
-        if isinstance(each, BaseExceptionGroup):
-            waiting += each.exceptions
+        done.add(id(current))
+        traceback.clear_frames(current.__traceback__)  # does not touch frames that still run
+        if current.__cause__ is not None:
+            waiting.append(current.__cause__)
+        if current.__context__ is not None:
+            waiting.append(current.__context__)
+        if isinstance(current, BaseExceptionGroup):
+            waiting += current.exceptions
 
 
 # --------------------------------------------------------------------------------------------------
@@ -299,7 +303,8 @@ class CountsInMemory(PrivateCounts):
         values, sizes = tally(self.counts)
         present = values.size
         if self.absent:
-            values, sizes = np.append(values, 0), np.append(sizes, self.absent)
+            values = np.append(values, 0)
+            sizes = np.append(sizes, self.absent)
 
         def find(groups: Integers, places: Integers) -> Found:
             positions = np.empty(groups.size, dtype=np.int64)
@@ -316,7 +321,8 @@ class CountsInMemory(PrivateCounts):
         """Distinct uniform positions of absent items."""
         if not many:
             return np.empty(0, dtype=np.int64)
-        present, ranks = np.sort(self.positions), secure_bits().distinct(many, self.absent)
+        present = np.sort(self.positions)
+        ranks = secure_bits().distinct(many, self.absent)
         # The number of absent items before the i-th present item is its position minus i.
         return ranks + np.searchsorted(present - np.arange(present.size), ranks, side="right")
 

@@ -102,15 +102,20 @@ def is_not_nan(value: nw.Expr) -> nw.Expr:
 
 def keep_range(rows: Lazy, kind: DType, labels: range) -> Lazy:
     """The rows whose items are whole numbers of a range."""
-    low, high = min(labels[0], labels[-1]), max(labels[0], labels[-1])
-    item, others = nw.col("item"), _others(rows)
+    low = min(labels[0], labels[-1])
+    high = max(labels[0], labels[-1])
+    step = abs(labels.step)
+    item = nw.col("item")
+    others = _others(rows)
     if kind != nw.Int64:
         rows = rows.select(_as_number(kind, low, high).alias("number"), "item", *others)
         if kind == nw.String:  # a number has one spelling only
             rows = rows.filter(nw.col("number").cast(nw.String) == item)
         rows = rows.select(nw.col("number").alias("item"), *others)
-    inside, step = rows.filter(item.is_between(low, high)), abs(labels.step)
-    return inside if step == 1 else inside.filter((item - low) % step == 0)
+    inside = rows.filter(item.is_between(low, high))
+    if step == 1:
+        return inside
+    return inside.filter((item - low) % step == 0)
 
 
 def keep_listed(rows: Lazy, column: str, kind: DType, listed: Lazy) -> Lazy:
@@ -120,11 +125,12 @@ def keep_listed(rows: Lazy, column: str, kind: DType, listed: Lazy) -> Lazy:
     numbers, else texts.
     """
     are_numbers = listed.collect_schema()["item"].is_integer()
-    value, others = nw.col(column) if are_numbers else _as_text(kind, column), _others(rows, column)
-    found = rows.select(value.alias("sought"), *others)
-    known = listed.select(nw.col("item").alias("listed"), nw.col("position").alias(column))
-    both = found.join(known, left_on="sought", right_on="listed", how="inner")
-    return both.select(column, *others)
+    value = nw.col(column) if are_numbers else _as_text(kind, column)
+    others = _others(rows, column)
+    values = rows.select(value.alias("sought"), *others)
+    positions = listed.select(nw.col("item").alias("listed"), nw.col("position").alias(column))
+    joined = values.join(positions, left_on="sought", right_on="listed", how="inner")
+    return joined.select(column, *others)
 
 
 def _others(rows: Lazy, column: str = "item") -> list[str]:
@@ -225,13 +231,15 @@ _NOTHING = 1e-100
 
 def steps_of(rows: Lazy, question: Question) -> Lazy:
     """The rows that have an amount, with it in whole `steps`: ⌊amount/step + ½⌋."""
-    amount, others = nw.col("amount"), _others(rows, "amount")
+    amount = nw.col("amount")
+    others = _others(rows, "amount")
     number = _as_float(rows.collect_schema()["amount"], rows.implementation, question.decimal)
     floats = rows.with_columns(number.alias("amount"))
     amounts = floats.filter(is_finite(amount))
-    width, finer = float(question.step.numerator), float(question.step.denominator)
-    most = MOST_OF_A_ROW * width / finer
-    scaled = amount.clip(-most, most) * finer
+    width = float(question.step.numerator)
+    finer = float(question.step.denominator)
+    largest = MOST_OF_A_ROW * width / finer
+    scaled = amount.clip(-largest, largest) * finer
     if width != 1:  # some engines refuse to divide the smallest floats
         is_nothing = amount.is_between(-_NOTHING, _NOTHING)
         scaled = nw.when(is_nothing).then(nw.lit(0.0)).otherwise(scaled) / width
@@ -276,15 +284,18 @@ def add_up(engine: Any, rows: Lazy, question: Question, size: int | None) -> Laz
 
 
 def _keep_few(
-    engine: Engine, own: Lazy, cells: list[str], question: Question, size: int | None
+    engine: Engine, rows: Lazy, cells: list[str], question: Question, size: int | None
 ) -> Lazy:
     """A few groups of each unit, and then a few of its items."""
-    key, groups = secure_bits().token(), question.groups or 1
+    key = secure_bits().token()
+    groups = question.groups or 1
     if question.groups_of_a_unit < question.groups:
-        own = engine.keep_few(own, ["group"], question.groups_of_a_unit, key)
-    if question.max_items is None or (size is not None and question.max_items >= groups * size):
-        return own
-    return engine.keep_few(own, cells, question.max_items, key)
+        rows = engine.keep_few(rows, ["group"], question.groups_of_a_unit, key)
+    if question.max_items is None:
+        return rows
+    if size is not None and question.max_items >= groups * size:
+        return rows
+    return engine.keep_few(rows, cells, question.max_items, key)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -74,7 +74,8 @@ _ROLES = {
     "unit": 'the column with the unit of each row (or "row" where every row is its own unit)',
     "item": "the column to count",
 }
-_MOST_NAMES, _MOST_LETTERS = 20, 60
+_MOST_NAMES = 20
+_MOST_LETTERS = 60
 _IN_A_CLOUD = ("md:", "motherduck:")
 _KEEPALIVES = {"keepalives_idle": "10", "keepalives_interval": "5", "keepalives_count": "2"}
 """For PostgreSQL: a network that has gone silent is noticed, however long a query takes."""
@@ -167,17 +168,25 @@ def no_column(name: str, columns: Sequence[str], *, is_known: bool) -> str:
     >>> no_column("patient", ["patient 17", "aspirin"], is_known=False)
     "there is no column 'patient' in the table; look up the names of its columns (a first line may be data: none is shown)"
     """  # noqa: E501 (an error in one line)
-    said = f"there is no column {name!r} in the table"
+    message = f"there is no column {name!r} in the table"
     if not is_known:
-        return f"{said}; look up the names of its columns (a first line may be data: none is shown)"
-    small = {each.lower(): each for each in reversed(columns)}
-    near = [small[each] for each in difflib.get_close_matches(name.lower(), small)]
-    more = f" and {len(columns) - _MOST_NAMES} more" if len(columns) > _MOST_NAMES else ""
-    meant, known = (
-        ", ".join(printable(each[:_MOST_LETTERS]) for each in some)
-        for some in (near, columns[:_MOST_NAMES])
-    )
-    return f"{said}{f' (did you mean {meant}?)' if near else ''}; it has {known}{more}"
+        return (
+            f"{message}; look up the names of its columns (a first line may be data: none is shown)"
+        )
+    by_small_letters = {column.lower(): column for column in reversed(columns)}
+    near = difflib.get_close_matches(name.lower(), by_small_letters)
+    if near:
+        similar = [by_small_letters[letters] for letters in near]
+        message += f" (did you mean {_listed(similar)}?)"
+    message += f"; it has {_listed(columns[:_MOST_NAMES])}"
+    if len(columns) > _MOST_NAMES:
+        message += f" and {len(columns) - _MOST_NAMES} more"
+    return message
+
+
+def _listed(columns: Sequence[str]) -> str:
+    """Names of columns in a message, none of them long."""
+    return ", ".join(printable(column[:_MOST_LETTERS]) for column in columns)
 
 
 def is_url(table: object) -> TypeGuard[str]:
@@ -193,12 +202,14 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
     parts, options = read_url(url)
     if parts.scheme not in (*DATABASES, "postgresql"):
         raise ValueError(OTHER_DATABASE)
-    name, schema = options.pop("table", None), options.pop("schema", None)
+    name = options.pop("table", None)
+    schema = options.pop("schema", None)
     if not name:
         raise ValueError(
             "table must name a table in its address: postgresql://user@host/database?table=sales"
         )
-    path, scheme = parts.netloc + parts.path, parts.scheme
+    path = parts.netloc + parts.path
+    scheme = parts.scheme
     if scheme in IN_FILES and not (os.path.isfile(path) or path.startswith(_IN_A_CLOUD)):
         here = f": for a file in this folder, write {scheme}://{path.lstrip('/')}"
         # Before an @, a server's address has a password.
@@ -375,9 +386,11 @@ def read_file(
             names = dict(zip(more, more, strict=True))
             names |= {called[role]: name for role, name in own.items()}
             table, columns = _table(database, plain, names, is_decoded=encoding is not None)
-            unit, item = called.get("unit", "row"), called.get("item", "row")
+            unit = called.get("unit", "row")
+            item = called.get("item", "row")
             read = Source(table, unit, item, columns=columns)
-        name, address = os.path.basename(path), os.path.realpath(path)
+        name = os.path.basename(path)
+        address = os.path.realpath(path)
         yield read._replace(name=name, address=address, database=database)
 
 
@@ -479,7 +492,8 @@ def _table(
     `is_decoded` says that the file was decoded from another encoding.
     """
     kind = _require_kind(path)
-    refusal, field = _REFUSALS[kind], "{}"
+    refusal = _REFUSALS[kind]
+    field = "{}"
     if kind == "csv":
         if is_decoded:
             refusal = _NOT_DECODED
@@ -607,8 +621,8 @@ def _header(path: str) -> tuple[list[str], str]:
     if not names:
         raise ValueError("there is no first line")
     if any("\udc80" <= letter <= "\udcff" for letter in "".join(names)):
-        told = (name.encode("utf-8", "surrogateescape") for name in names)
-        names = [name.decode("cp1252", "replace") for name in told]
+        in_bytes = [name.encode("utf-8", "surrogateescape") for name in names]
+        names = [name.decode("cp1252", "replace") for name in in_bytes]
     return [name or f"column{place}" for place, name in enumerate(names)], delimiter
 
 
@@ -621,7 +635,8 @@ def _ends_in_quotes(path: str, delimiter: str) -> bool:
     no field is open; every odd group after that opens or closes one. These are counted as turns.
     """
     borders = b"\r\n" + delimiter.encode()
-    turns, text = 0, codecs.getincrementaldecoder("utf-8")()
+    turns = 0
+    text = codecs.getincrementaldecoder("utf-8")()
     with _bytes(path) as file:
         data = file.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8)
         text.decode(data)
@@ -629,8 +644,9 @@ def _ends_in_quotes(path: str, delimiter: str) -> bool:
             text.decode(chunk)
             # Quotes at the end, and the bytes before them, are kept for the next chunk.
             data += chunk
-            known = max(len(data.rstrip(b'" ' + borders)) - 1, 0)
-            turns, data = _turns(data[:known], borders, turns), data[known:]
+            decided = max(len(data.rstrip(b'" ' + borders)) - 1, 0)
+            turns = _turns(data[:decided], borders, turns)
+            data = data[decided:]
     text.decode(b"", final=True)
     return _turns(data, borders, turns) % 2 == 1
 
@@ -644,7 +660,8 @@ def _turns(data: bytes, borders: bytes, before_data: int) -> int:
     If the data have no such group, the turns of `before_data` count too. A border is before the
     data. Groups are read from the end, because most data have such a group there.
     """
-    turns, backwards = 0, data[::-1]
+    turns = 0
+    backwards = data[::-1]
     for group in _QUOTES.finditer(backwards):
         if group[0].count(b'"') % 2:
             before = group.end() + (backwards[group.end() : group.end() + 1] == b" ")
@@ -747,11 +764,14 @@ def _in_pandas(table: Any, names: list[str]) -> Any:
 
 def _in_duckdb(relation: Any, names: list[str]) -> Any:
     kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    texts = [quoted(name) for name in names if kinds[name] == "VARCHAR"]
+    if not texts:
+        return relation
     valid = ", ".join(
-        f"CASE WHEN TRY(decode(encode({name}))) IS NOT NULL THEN {name} END AS {name}"
-        for name in (quoted(each) for each in names if kinds[each] == "VARCHAR")
+        f"CASE WHEN TRY(decode(encode({text}))) IS NOT NULL THEN {text} END AS {text}"
+        for text in texts
     )
-    return relation.select(f"* REPLACE ({valid})") if valid else relation
+    return relation.select(f"* REPLACE ({valid})")
 
 
 def _in_spark(frame: Any, names: list[str]) -> Any:

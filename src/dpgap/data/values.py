@@ -38,7 +38,8 @@ _MOST_BITS = 4096
 NANOSECONDS = {"W": 604_800 * 10**9, "D": 86_400 * 10**9, "h": 3_600 * 10**9, "m": 60 * 10**9}
 NANOSECONDS |= {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _ALL_DIGITS = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
-_FIRST_DAY, _UTC = date(1970, 1, 1).toordinal(), "+00:00"
+_FIRST_DAY = date(1970, 1, 1).toordinal()
+_UTC = "+00:00"
 _NUMBERS = int | float | Decimal | np.integer | np.floating
 
 
@@ -88,12 +89,13 @@ def moment_of(value: Any) -> tuple[bool, int] | None:
 def _instant(value: Any) -> tuple[bool, int] | None:
     if value != value:  # NaT of pandas and NumPy is no time
         return None
-    is_zoned, told = False, getattr(value, "to_datetime64", lambda: value)()  # as pandas has it
-    if isinstance(told, np.datetime64):
+    moment = getattr(value, "to_datetime64", lambda: value)()  # as pandas has it
+    if isinstance(moment, np.datetime64):
         is_zoned = getattr(value, "tzinfo", None) is not None
-        if (unit := np.datetime_data(told)[0]) not in NANOSECONDS:
-            told = told.astype(f"datetime64[{'s' if unit in 'YM' else 'ns'}]")
-        return is_zoned, _nanoseconds(told)
+        unit = np.datetime_data(moment)[0]
+        if unit not in NANOSECONDS:
+            moment = moment.astype(f"datetime64[{'s' if unit in 'YM' else 'ns'}]")
+        return is_zoned, _nanoseconds(moment)
     day = (date.toordinal(value) - _FIRST_DAY) * NANOSECONDS["D"]
     if not isinstance(value, datetime):
         return False, day
@@ -128,6 +130,10 @@ def _long_float(value: Any) -> str | None:
     return _whole(int(value)) if is_whole else _float(float(value))
 
 
+def _real(value: Any) -> str | None:
+    return _float(float(value.real)) if value.imag == 0 else None
+
+
 def _decimal(value: Decimal) -> str | None:
     if not value.is_finite():
         return None if value.is_nan() else _float(float(value))
@@ -143,20 +149,27 @@ def _decimal(value: Decimal) -> str | None:
 
 
 def _moment(value: Any) -> str | None:
-    told = _instant(value)
-    if told is None:
+    instant = _instant(value)
+    if instant is None:
         return None
-    seconds, rest = divmod(told[1], 10**9)
-    fraction = f".{rest:09}" if rest else ""
-    return _trimmed(f"{np.datetime64(seconds, 's')!s}{fraction}{_UTC if told[0] else ''}")
+    is_zoned, nanoseconds = instant
+    seconds, remainder = divmod(nanoseconds, 10**9)
+    text = str(np.datetime64(seconds, "s"))
+    if remainder:
+        text += f".{remainder:09}"
+    if is_zoned:
+        text += _UTC
+    return _trimmed(text)
 
 
 def _trimmed(text: str) -> str:
     """The same time without zeros at its end, because types write these differently."""
-    told, plus, zone = text.partition("+")
-    if "." in told:
-        told = told.rstrip("0").rstrip(".")
-    return told + plus + zone if plus else told.removesuffix("T00:00:00")
+    local, plus, zone = text.partition("+")
+    if "." in local:
+        local = local.rstrip("0").rstrip(".")
+    if plus:
+        return local + plus + zone
+    return local.removesuffix("T00:00:00")
 
 
 def _time(value: time) -> str:
@@ -167,8 +180,9 @@ def _time(value: time) -> str:
 
 
 def _span(value: timedelta) -> str:
-    whole = (value.days * 86_400 + value.seconds) * 10**9 + value.microseconds * 1000
-    return _seconds(whole + getattr(value, "nanoseconds", 0))
+    seconds = value.days * 86_400 + value.seconds
+    nanoseconds = seconds * 10**9 + value.microseconds * 1000
+    return _seconds(nanoseconds + getattr(value, "nanoseconds", 0))
 
 
 def _nanoseconds(value: np.datetime64 | np.timedelta64) -> int:
@@ -177,8 +191,9 @@ def _nanoseconds(value: np.datetime64 | np.timedelta64) -> int:
 
 
 def _seconds(nanoseconds: int) -> str:
-    seconds, rest = divmod(abs(nanoseconds), 10**9)
-    return f"{'-' if nanoseconds < 0 else ''}PT{_trimmed(f'{seconds}.{rest:09}')}S"
+    seconds, remainder = divmod(abs(nanoseconds), 10**9)
+    sign = "-" if nanoseconds < 0 else ""
+    return f"{sign}PT{_trimmed(f'{seconds}.{remainder:09}')}S"
 
 
 _EXACT: dict[type, Callable[[Any], str | None]] = {str: _text, int: _whole, float: _float}
@@ -193,7 +208,7 @@ _WRITERS: tuple[tuple[Any, Callable[[Any], str | None]], ...] = (
     (float, _float),
     (np.floating, _long_float),
     # pandas makes all numbers of a column complex if one of them is.
-    (complex | np.complexfloating, lambda it: _float(float(it.real)) if it.imag == 0 else None),
+    (complex | np.complexfloating, _real),
     (Decimal, _decimal),
     (time, _time),
     (timedelta, _span),
@@ -247,9 +262,9 @@ def arrow_texts(column: Any) -> "pyarrow.Array | pyarrow.ChunkedArray":
     if pure is not None:
         return pure
     codes, texts = _texts(column)
-    told = pyarrow.array(codes, mask=codes < 0)
-    known = pyarrow.array(texts, pyarrow.large_string())  # offsets of 64 bits: texts may be many
-    return pyarrow.DictionaryArray.from_arrays(told, known).dictionary_decode()
+    indices = pyarrow.array(codes, mask=codes < 0)
+    listed = pyarrow.array(texts, pyarrow.large_string())  # offsets of 64 bits: texts may be many
+    return pyarrow.DictionaryArray.from_arrays(indices, listed).dictionary_decode()
 
 
 def is_number(kind: Any) -> bool:
@@ -283,7 +298,7 @@ def judging(column: Any, key: Callable[[Any], Any]) -> Callable[[Callable[[Any],
     keys = list(map(key, values))
 
     def judge(test: Callable[[Any], bool]) -> Any:
-        passed = np.array([test(each) for each in (*keys, None)])
+        passed = np.array([test(value_key) for value_key in (*keys, None)])
         return pandas.Series(passed[codes], index=column.index)
 
     return judge
@@ -293,9 +308,9 @@ def _texts(column: Any) -> tuple[Integers, list[str]]:
     """The different texts, and for each row the index of its text; −1 for none."""
     codes, values = _distinct(column)
     places: dict[str | None, int] = {None: -1}
-    found = [places.setdefault(form_of(value), len(places) - 1) for value in values]
+    indices = [places.setdefault(form_of(value), len(places) - 1) for value in values]
     texts = [text for text in places if text is not None]
-    return np.array([*found, -1], dtype=np.int64)[codes], texts
+    return np.array([*indices, -1], dtype=np.int64)[codes], texts
 
 
 def _distinct(column: Any) -> tuple[Integers, Iterable[Any]]:

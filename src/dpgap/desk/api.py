@@ -47,7 +47,8 @@ class StewardsAct(BaseModel):
 def datasets(request: Request, visitor: Program) -> dict[str, Any]:
     """All data sets that you may ask about, and what is left of each."""
     desk = desk_of(request)
-    return {"datasets": [_described(At(desk, visitor, it)) for it in desk.datasets(visitor)]}
+    datasets = desk.datasets(visitor)
+    return {"datasets": [_described(At(desk, visitor, data)) for data in datasets]}
 
 
 @router.get("/datasets/{name}")
@@ -60,7 +61,7 @@ def dataset(at: ProgramAtData) -> dict[str, Any]:
 def plan(at: ProgramAtData, question: PlanBody) -> dict[str, Any]:
     """The expected errors of a question. Nothing is spent."""
     with in_our_words():
-        form = FilledForm.read(question.said(), at.data.decimal)
+        form = FilledForm.read(question.form_fields(), at.data.decimal)
         offers = at.desk.expect(at.visitor, at.data, form)
     rows = [
         {
@@ -81,7 +82,9 @@ def plan(at: ProgramAtData, question: PlanBody) -> dict[str, Any]:
 async def ask(request: Request, at: ProgramAtData, question: AskBody) -> Response:
     """Ask, once for each key. The answer is the archived document, if there is one yet."""
     desk, visitor, data = at
-    receipt = await request.app.state.asking.ask(visitor, data, question.said(), question.key)
+    receipt = await request.app.state.asking.ask(
+        visitor, data, question.form_fields(), question.key
+    )
     document = "null"
     if receipt.state == "settled":
         document = await asyncio.to_thread(desk.document, data, receipt.entry)
@@ -119,31 +122,36 @@ def entries(at: StewardsProgramAtData, page: Paged) -> dict[str, Any]:
 @router.get("/datasets/{name}/stale")
 def stale(at: StewardsProgramAtData) -> dict[str, Any]:
     """For stewards: reservations that nobody settled, why, and the last that were written off."""
-    found, steward = at.desk.unsettled(at.data), Steward(at.desk.ledger, at.data.budget)
-    return {
-        "reservations": [
-            _listed(ChargedRequest(entry, None)) | {"why": why} for entry, why in found
-        ],
-        "written_off": [
-            {"entry": it.reservation, "person": it.person, "reason": it.reason, "at": it.at}
-            for it in steward.written_off(100)[::-1]
-        ],
-    }
+    steward = Steward(at.desk.ledger, at.data.budget)
+    reservations = []
+    for entry, reason in at.desk.unsettled(at.data):
+        reservations.append(_listed(ChargedRequest(entry, None)) | {"why": reason})
+    written_off = []
+    for entry in reversed(steward.written_off(100)):
+        written_off.append(
+            {
+                "entry": entry.reservation,
+                "person": entry.person,
+                "reason": entry.reason,
+                "at": entry.at,
+            }
+        )
+    return {"reservations": reservations, "written_off": written_off}
 
 
 @router.get("/datasets/{name}/verify")
 async def verify(at: StewardsProgramAtData) -> dict[str, Any]:
     """For stewards: everything that is wrong with the book, and its head to note elsewhere."""
-    found = await asyncio.wrap_future(at.desk.verify(at.data.budget))
-    return {"flaws": found.flaws, "head": found.head}
+    check = await asyncio.wrap_future(at.desk.verify(at.data.budget))
+    return {"flaws": check.flaws, "head": check.head}
 
 
 @router.post("/datasets/{name}/acts/{what}")
 async def change(
-    request: Request, at: StewardsProgramAtData, what: str, said: StewardsAct
+    request: Request, at: StewardsProgramAtData, what: str, body: StewardsAct
 ) -> dict[str, Any]:
     """For stewards: raise, lower, allow, write-off, close, or refresh the counts."""
-    fields = {each: str(value) for each, value in said.model_dump().items() if value is not None}
+    fields = {name: str(value) for name, value in body.model_dump().items() if value is not None}
     await request.app.state.asking.act(at.visitor, at.data, what, fields)
     return await asyncio.to_thread(_described, at)
 
@@ -151,25 +159,31 @@ async def change(
 @about.get("/api/openapi.json")
 def openapi(request: Request, visitor: Program) -> dict[str, Any]:
     """The OpenAPI schema of this interface, with the authentication of programs."""
-    found: dict[str, Any] = request.app.openapi()
+    schema: dict[str, Any] = request.app.openapi()
     schemes = {"token": {"type": "http", "scheme": "bearer"}}
-    found.setdefault("components", {})["securitySchemes"] = schemes
-    found["security"] = [{"token": []}]
-    return found
+    schema.setdefault("components", {})["securitySchemes"] = schemes
+    schema["security"] = [{"token": []}]
+    return schema
 
 
 def _described(at: At) -> dict[str, Any]:
     desk, visitor, data = at
     balance = desk.balance(visitor, data)
-    amounts = {"left": balance.left.amount, "left_delta": balance.left.delta}
-    amounts |= {name: getattr(balance.last, name) for name in ("total", "spent", "reserved")}
+    topics = [
+        {"name": topic.name, "title": topic.title, "item": topic.item, "counted": topic.words}
+        for topic in data.topics.values()
+    ]
     return {
-        **{name: getattr(data, name) for name in ("name", "title", "unit", "neighbours")},
-        "topics": [
-            {"name": each.name, "title": each.title, "item": each.item, "counted": each.words}
-            for each in data.topics.values()
-        ],
-        **{name: str(each) for name, each in amounts.items()},
+        "name": data.name,
+        "title": data.title,
+        "unit": data.unit,
+        "neighbours": data.neighbours,
+        "topics": topics,
+        "left": str(balance.left.amount),
+        "left_delta": str(balance.left.delta),
+        "total": str(balance.last.total),
+        "spent": str(balance.last.spent),
+        "reserved": str(balance.last.reserved),
     }
 
 

@@ -7,6 +7,7 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -27,7 +28,7 @@ from dpgap.budget.requests import refuse_contradiction, refuse_look_alike, state
 from dpgap.budget.store import Store
 from dpgap.desk import api, pages
 from dpgap.desk.auth import Auth
-from dpgap.desk.config import FileFaults, ListedData, StewardsFile
+from dpgap.desk.config import Allowance, FileFaults, ListedData, StewardsFile
 from dpgap.desk.counts import TopicCounts
 from dpgap.desk.heads import Heads, PutBack, lost_ledger
 from dpgap.desk.middleware import (
@@ -60,17 +61,17 @@ Missing = dict[str, tuple[ListedData, Facts]]
 
 def missing_budgets(file: StewardsFile, ledger: Ledger, counts: TopicCounts) -> Missing:
     """The budgets that a start opens; `FileFaults` if one cannot be, or is for another table."""
-    stated = {name: ledger.account(name).facts for name in _known(file, ledger)}
+    facts_of_budgets = {name: ledger.account(name).facts for name in _budgets(file, ledger)}
     missing: Missing = {}
     faults = []
-    for data in sorted(file.datasets.values(), key=lambda it: it.beside is not None):
+    for data in sorted(file.datasets.values(), key=lambda data: data.beside is not None):
         facts = _facts(data, counts)
         try:
-            if data.budget not in stated:
-                _require_new(data, facts, stated)
+            if data.budget not in facts_of_budgets:
+                _require_new(data, facts, facts_of_budgets)
                 missing[data.budget] = data, facts
-                stated[data.budget] = stated_facts(**facts)
-            refuse_contradiction(data.budget, stated[data.budget], facts)
+                facts_of_budgets[data.budget] = stated_facts(**facts)
+            refuse_contradiction(data.budget, facts_of_budgets[data.budget], facts)
         except ValueError as error:
             faults.append((data.line, f"datasets.{data.name}: {error}"))
     if faults:
@@ -95,57 +96,85 @@ def open_budgets(file: StewardsFile, ledger: Ledger, missing: Missing) -> None:
     """Open each budget that is missing, and give each person an allowance that has none yet."""
     for name, (data, facts) in missing.items():
         try:
-            amount: dict[str, Any] = {"epsilon": data.epsilon or 0, "delta": data.delta}
-            ledger.create(name, **amount, beside=data.beside, reason=_REASON, **facts)
+            ledger.create(
+                name,
+                data.epsilon or 0,
+                delta=data.delta,
+                table=facts["table"],
+                unit=facts["unit"],
+                neighbours=facts["neighbours"],
+                columns=facts["columns"],
+                beside=data.beside,
+                reason=_REASON,
+            )
         except ValueError:
             if name not in ledger.datasets():  # another desk may have been quicker
                 raise
     for data in file.datasets.values():
-        steward, held = ledger.steward(data.budget), _allowances(ledger, data)
+        steward = ledger.steward(data.budget)
+        allowances = _allowances(ledger, data)
         for person, share in data.people.items():
-            if share is not None and held.get(person) is None:
+            if share is not None and allowances.get(person) is None:
                 steward.allow(person, share.epsilon, delta=share.delta, reason=_REASON)
 
 
 def other_amounts(file: StewardsFile) -> list[str]:
     """Notes about amounts that differ in the ledger and the file, or are more than the total."""
-    ledger, found = Ledger(file.ledger), []
+    ledger = Ledger(file.ledger)
+    notes = []
 
-    def differ(data: ListedData, whom: str, said: Limit | None, held: Limit, act: str) -> None:
-        if said != held:
-            words = str(said) if said else '"all"'
-            found.append(
-                f"datasets.{data.name} gives {whom} {words}, but the ledger gives {held}. "
+    def compare(data: ListedData, whom: str, listed: Limit | None, limit: Limit, act: str) -> None:
+        if listed != limit:
+            amount = '"all"'
+            if listed:
+                amount = str(listed)
+            notes.append(
+                f"datasets.{data.name} gives {whom} {amount}, but the ledger gives {limit}. "
                 f"The ledger decides. Change it with `dpgap ledger {act} --dataset {data.budget} "
                 "--epsilon …`, or change the file"
             )
 
     for data in file.datasets.values():
-        total = None if data.epsilon is None else Limit("epsilon", data.epsilon)
+        total = None
+        if data.epsilon is not None:
+            total = Limit("epsilon", data.epsilon)
         allowed: dict[str, Limit | None] = {}
-        if data.budget in _known(file, ledger):
-            last, allowed = ledger.account(data.budget).balance, _allowances(ledger, data)
+        if data.budget in _budgets(file, ledger):
+            last = ledger.account(data.budget).balance
+            allowed = _allowances(ledger, data)
             total = last.granted
             if data.epsilon and not last.period:  # a renewal changes the total
-                said = Limit("epsilon", data.epsilon, data.delta).down()
-                differ(data, "a total of", said, last.granted, "raise` or `dpgap ledger lower")
+                listed_total = Limit("epsilon", data.epsilon, data.delta).down()
+                act = "raise` or `dpgap ledger lower"
+                compare(data, "a total of", listed_total, last.granted, act)
         for person, share in data.people.items():
-            if held := allowed.get(person):  # else a start writes what the file says
-                delta = held.delta if share is None or share.delta is None else share.delta
-                mine = None if share is None else Limit("epsilon", share.epsilon, delta).down()
-                differ(data, repr(person), mine, held, f"allow --person {person}")
-            most = held
-            if most is None and share is not None:
-                most = Limit("epsilon", share.epsilon)
-            if total is not None and most is not None and most.has_more_than(total):
-                amount = Limit(most.currency, most.amount)
-                words = f"{person!r} may spend {amount} of {data.budget!r}"
-                found.append(f"{words}, more than its total, {Limit(total.currency, total.amount)}")
-    return found
+            allowance = allowed.get(person)
+            if allowance:  # else a start writes what the file says
+                listed = None if share is None else _limit_of(share, allowance.delta)
+                compare(data, repr(person), listed, allowance, f"allow --person {person}")
+            if allowance is None and share is not None:
+                allowance = Limit("epsilon", share.epsilon)
+            if total is not None and allowance is not None and allowance.has_more_than(total):
+                amount = Limit(allowance.currency, allowance.amount)
+                notes.append(
+                    f"{person!r} may spend {amount} of {data.budget!r}, more than its total, "
+                    f"{Limit(total.currency, total.amount)}"
+                )
+    return notes
 
 
-def _known(file: StewardsFile, ledger: Ledger) -> list[str]:
-    return ledger.datasets() if Store(file.ledger).is_there() else []
+def _limit_of(share: Allowance, delta: Fraction) -> Limit:
+    """What the file allows a person, as a ledger has it; this δ counts where it states none."""
+    if share.delta is not None:
+        delta = share.delta
+    return Limit("epsilon", share.epsilon, delta).down()
+
+
+def _budgets(file: StewardsFile, ledger: Ledger) -> list[str]:
+    """The names of all budgets; none if there is no ledger yet."""
+    if not Store(file.ledger).is_there():
+        return []
+    return ledger.datasets()
 
 
 def _allowances(ledger: Ledger, data: ListedData) -> dict[str, Limit | None]:
@@ -157,17 +186,21 @@ def _facts(data: ListedData, counts: TopicCounts) -> Facts:
     """The facts of the table that was counted; a budget is bound to them."""
     origin = counts.slot(data, next(iter(data.topics.values()))).facts.origin
     assert origin is not None  # it was counted from a table
-    named = {"unit": data.unit, "neighbours": data.neighbours}
-    return {"table": origin.address, "columns": origin.columns or None, **named}
+    return {
+        "table": origin.address,
+        "columns": origin.columns or None,
+        "unit": data.unit,
+        "neighbours": data.neighbours,
+    }
 
 
-def _require_new(data: ListedData, facts: Facts, stated: Mapping[str, Facts | None]) -> None:
+def _require_new(data: ListedData, facts: Facts, others: Mapping[str, Facts | None]) -> None:
     """Refuse a budget that `Ledger.create` would refuse."""
     if data.epsilon is None:
         raise ValueError("has no budget in the ledger: state its epsilon")
     Limit.granted(data.epsilon, data.delta)
-    refuse_look_alike(data.budget, stated)
-    stating(stated_facts(**facts), stated.items(), data.beside)
+    refuse_look_alike(data.budget, others)
+    stating(stated_facts(**facts), others.items(), data.beside)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -178,7 +211,8 @@ def open_desk(file: StewardsFile) -> Desk:
 
     The ledger is written last, because its entries cannot be removed.
     """
-    ledger, counts = Ledger(file.ledger), TopicCounts(file)
+    ledger = Ledger(file.ledger)
+    counts = TopicCounts(file)
     spool = Spool(Path(file.spool))
     require_later_books(file, spool.heads)
     open_budgets(file, ledger, missing_budgets(file, ledger, counts))
@@ -229,7 +263,9 @@ def application(desk: Desk, place: Place) -> Any:
         openapi_url=None,
         redirect_slashes=False,
     )
-    app.state.desk, app.state.is_https, app.state.asking = desk, place.https, Asking(desk)
+    app.state.desk = desk
+    app.state.is_https = place.https
+    app.state.asking = Asking(desk)
     app.state.under_way = Counter[str]()
     for router in (pages.router, pages.stewards_router, api.router, api.about):
         app.include_router(router, dependencies=[Depends(few_at_once)])
@@ -243,30 +279,41 @@ def _refusal(error: Exception) -> Refused:
     if isinstance(error, RequestValidationError):
         return Refused(422, _not_valid(error))
     if isinstance(error, HTTPException):
-        known = {404: NOT_THERE[1], 405: "This cannot be done here."}
-        return Refused(error.status_code, known.get(error.status_code, WORDS[400]))
-    refused = refusal_of(error) if isinstance(error, Refused | LedgerError) else None
+        messages = {404: NOT_THERE[1], 405: "This cannot be done here."}
+        return Refused(error.status_code, messages.get(error.status_code, WORDS[400]))
+    refused = None
+    if isinstance(error, Refused | LedgerError):
+        refused = refusal_of(error)
     if refused is None:
         note_error(error)
-    return refused or Refused(500, WORDS[500])
+        return Refused(500, WORDS[500])
+    return refused
 
 
 def _not_valid(error: RequestValidationError) -> str:
     """The fields that are wrong, and what each accepts; the text has none of the values."""
     faults: dict[str, list[str]] = {}
-    for each in error.errors():
-        name = str(each["loc"][1]) if len(each["loc"]) > 1 else "the body"
-        is_name = name.isidentifier() and len(name) <= 30
-        faults.setdefault(name if is_name else "the body", []).append(str(each["msg"]))
-    said = (f"{name}: {' or '.join(dict.fromkeys(each))}" for name, each in faults.items())
-    return f"Invalid: {'; '.join(said)}."
+    for fault in error.errors():
+        name = "the body"
+        if len(fault["loc"]) > 1:
+            name = str(fault["loc"][1])
+        if not name.isidentifier() or len(name) > 30:
+            name = "the body"
+        faults.setdefault(name, []).append(str(fault["msg"]))
+    lines = []
+    for name, messages in faults.items():
+        different = dict.fromkeys(messages)
+        lines.append(f"{name}: {' or '.join(different)}")
+    return f"Invalid: {'; '.join(lines)}."
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
     """An error response: JSON for a program, a page for people."""
     refused = _refusal(error)
     if request.url.path.startswith("/api/"):
-        headers = {"www-authenticate": "Bearer"} if refused.status == 401 else None
+        headers = None
+        if refused.status == 401:
+            headers = {"www-authenticate": "Bearer"}
         return JSONResponse({"error": refused.words}, refused.status, headers)
     try:
         visitor = browser_visitor(request)
@@ -292,8 +339,8 @@ _QUEUE = 512
 def _then_update(name: str) -> Any:
     """A method that calls Uvicorn's, and then notes what the client must do next."""
 
-    def method(self: "Connection", *given: Any) -> None:
-        getattr(H11Protocol, name)(self, *given)
+    def method(self: "Connection", *arguments: Any) -> None:
+        getattr(H11Protocol, name)(self, *arguments)
         self._update()
 
     return method
@@ -307,9 +354,9 @@ class Connection(H11Protocol):
     """
 
     def __init__(
-        self, limits: Limits, waiting: "dict[Connection, None]", *given: Any, **named: Any
+        self, limits: Limits, waiting: "dict[Connection, None]", *arguments: Any, **named: Any
     ) -> None:
-        super().__init__(*given, **named)
+        super().__init__(*arguments, **named)
         self._limits = limits
         self._waiting = waiting
         """All connections that wait for their clients, the longest first."""
@@ -339,13 +386,17 @@ class Connection(H11Protocol):
 
     def _update(self) -> None:
         """Note what the client must do next, if anything, and set its deadline."""
-        state, seconds = self.conn.their_state, None
+        state = self.conn.their_state
+        awaited = ""
+        seconds = None
         if self.flow.write_paused:
-            awaited, seconds = "to read", self._limits.unread
+            awaited = "to read"
+            seconds = self._limits.unread
         elif state is h11.IDLE and self.timeout_keep_alive_task is None:
-            awaited, seconds = "headers", self._limits.seconds
-        else:
-            awaited = "more" if state in (h11.IDLE, h11.SEND_BODY) else ""
+            awaited = "headers"
+            seconds = self._limits.seconds
+        elif state in (h11.IDLE, h11.SEND_BODY):
+            awaited = "more"
         if awaited:
             self._waiting.setdefault(self)
         else:
@@ -375,18 +426,20 @@ def place_of(desk: Desk, host: str, port: int) -> Place:
 
 def listening(host: str, port: int) -> socket.socket:
     """A socket that listens; port 0 takes any that is free."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    family = socket.AF_INET
+    if ":" in host:
+        family = socket.AF_INET6
     # asyncio sets TCP_NODELAY only if the protocol is stated: else responses wait 40 ms.
-    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((host, port))
-        found.listen(_QUEUE)  # from here on, connections wait and are not refused
+        listener.bind((host, port))
+        listener.listen(_QUEUE)  # from here on, connections wait and are not refused
     except OSError as error:
-        found.close()
-        words = f"port {port} of {host} is in use, or permission is denied"
-        raise OSError(error.errno, words) from None
-    return found
+        listener.close()
+        message = f"port {port} of {host} is in use, or permission is denied"
+        raise OSError(error.errno, message) from None
+    return listener
 
 
 def listening_locally(host: str, port: int) -> list[socket.socket]:
@@ -408,7 +461,10 @@ def listening_locally(host: str, port: int) -> list[socket.socket]:
 def serve(desk: Desk, host: str, port: int, say: Callable[[str], None]) -> None:
     """Serve until the desk is stopped; `say` prints its addresses."""
     is_local = host in LOOPBACK and not desk.file.hosts
-    bound = listening_locally(host, port) if is_local else [listening(host, port)]
+    if is_local:
+        bound = listening_locally(host, port)
+    else:
+        bound = [listening(host, port)]
     place = place_of(desk, host, bound[0].getsockname()[1])
     for line in greeting(desk, place, host):
         say(line)
@@ -437,20 +493,30 @@ def configured(desk: Desk, place: Place) -> uvicorn.Config:
 
 def greeting(desk: Desk, place: Place, host: str) -> list[str]:
     """What the desk prints when it starts."""
-    scheme = "https" if place.https else "http"
+    scheme = "http"
+    default_port = 80
+    if place.https:
+        scheme = "https"
+        default_port = 443
     pages = [f"{scheme}://{name}/" for name in place.page_names]
-    shown = f"[{host}]" if ":" in host else host
-    here = f"http://{shown}:{place.port}"
+    if ":" in host:
+        host = f"[{host}]"
+    address = f"http://{host}:{place.port}"
     if desk.auth.link is None:
-        where = f"Programs on this machine call {here}/api/v1"
-        if place.hosts:
-            proxy = ", behind your TLS proxy (https is true by default)" if place.https else ""
-            where = f"It listens on {here}{proxy}. If people call a port other than "
-            where += f"{443 if place.https else 80}, `hosts` must name it"
-        return [*(f"The desk is open: {each}" for each in pages), where]
+        lines = [f"The desk is open: {page}" for page in pages]
+        if not place.hosts:
+            return [*lines, f"Programs on this machine call {address}/api/v1"]
+        proxy = ""
+        if place.https:
+            proxy = ", behind your TLS proxy (https is true by default)"
+        lines.append(
+            f"It listens on {address}{proxy}. If people call a port other than {default_port}, "
+            "`hosts` must name it"
+        )
+        return lines
     return [
         "The desk is open. This link lets one browser in, once:",
         f"  {pages[0]}enter?link={desk.auth.link}",
-        f"Stewards' forms, and programs at {here}/api/v1, send this token until the desk stops:",
+        f"Stewards' forms, and programs at {address}/api/v1, send this token until the desk stops:",
         f"  {desk.auth.local_token}",
     ]

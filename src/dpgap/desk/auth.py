@@ -72,15 +72,17 @@ class Passes:
         if not hmac.compare_digest(signature.encode(), self._sign("pass", body).encode()):
             return None
         person, mark, end = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-        return (person, mark) if now < end else None
+        if now >= end:
+            return None
+        return person, mark
 
     def form_key(self, carried: str) -> str:
         """The secret that every form of this session sends (against cross-site forgery)."""
         return self._sign("form", carried)
 
-    def is_form_key(self, carried: str, given: str) -> bool:
+    def is_form_key(self, carried: str, form_key: str) -> bool:
         """Whether a form was made for this pass."""
-        return hmac.compare_digest(given.encode(), self.form_key(carried).encode())
+        return hmac.compare_digest(form_key.encode(), self.form_key(carried).encode())
 
     def label(self) -> str:
         """The desk's host name on this machine: a hash of the key, which is hard to guess."""
@@ -116,7 +118,10 @@ class Auth:
         self._logged: tuple[int, ...] | None = None
         """The version of the file whose faults were logged last."""
         self._lock = threading.Lock()
-        self.passes = Passes(bytes.fromhex(file.key) if file.key else secrets.token_bytes(32))
+        key = secrets.token_bytes(32)
+        if file.key:
+            key = bytes.fromhex(file.key)
+        self.passes = Passes(key)
         self.is_local = not file.has_tokens
         """Whether there is only one person, a steward, who enters by the link."""
         self.link: str | None = None
@@ -127,42 +132,49 @@ class Auth:
             self._owner = Person(name=system_user(), role="steward", tokens=tokens)
             self.link = secrets.token_urlsafe(32)
 
-    def by_link(self, given: str) -> str | None:
+    def by_link(self, secret: str) -> str | None:
         """A pass for the link's secret; the link works once."""
         with self._lock:
-            known = self.link
-            if known is None or not hmac.compare_digest(known.encode(), given.encode()):
+            if self.link is None:
+                return None
+            if not hmac.compare_digest(self.link.encode(), secret.encode()):
                 return None
             self.link = None
         return self.by_token(self.local_token)
 
-    def by_token(self, given: str) -> str | None:
+    def by_token(self, token: str) -> str | None:
         """A pass for a token."""
-        visitor = self.with_token(given)
+        visitor = self.with_token(token)
         if visitor is None:
             return None
-        return self.passes.issue(visitor.name, hash_of_token(given), time.time())
+        return self.passes.issue(visitor.name, hash_of_token(token), time.time())
 
-    def with_token(self, given: str) -> Visitor | None:
+    def with_token(self, token: str) -> Visitor | None:
         """The person who has this token. All hashes are compared, each in constant time."""
-        hashed, found = hash_of_token(given), None
+        digest = hash_of_token(token)
+        visitor = None
         for person in self.people().values():
-            for known in person.tokens:
-                found = Visitor(person) if hmac.compare_digest(known, hashed) else found
-        return found
+            for listed in person.tokens:
+                if hmac.compare_digest(listed, digest):
+                    visitor = Visitor(person)
+        return visitor
 
     def with_pass(self, carried: str) -> Visitor | None:
         """The person who has this pass, if the token that it came from is still listed."""
-        shown = self.passes.read(carried, time.time())
-        if shown is None:
+        content = self.passes.read(carried, time.time())
+        if content is None:
             return None
-        name, mark = shown
+        name, mark = content
         person = self.people().get(name)
-        return Visitor(person, carried) if person and mark in person.tokens else None
+        if person is None or mark not in person.tokens:
+            return None
+        return Visitor(person, carried)
 
     def people(self) -> Mapping[str, Person]:
         """All people in the file now."""
-        return {self._owner.name: self._owner} if self.is_local else self._now().people
+        if self.is_local:
+            return {self._owner.name: self._owner}
+        return self._now().people
 
     def may_ask(self, visitor: Visitor, data: ListedData) -> bool:
         """Whether a person was listed for a data set when the desk started, and still is.
@@ -171,8 +183,10 @@ class Auth:
         """
         if self.is_local:
             return True
-        now = self._now().datasets.get(data.name)
-        return now is not None and visitor.name in data.people.keys() & now.people.keys()
+        newest = self._now().datasets.get(data.name)
+        if newest is None:
+            return False
+        return visitor.name in data.people and visitor.name in newest.people
 
     def _now(self) -> StewardsFile:
         """The file, read again if it changed."""
@@ -188,8 +202,9 @@ class Auth:
                 except (FileFaults, OSError) as error:
                     folder = f"{self._file.path.parent}/"
                     if stamp != self._logged:
-                        said = re.sub(r"dpgap-[\w-]{9,}", "dpgap-…", str(error).replace(folder, ""))
-                        log.error("%s", printable(said))
+                        message = str(error).replace(folder, "")
+                        message = re.sub(r"dpgap-[\w-]{9,}", "dpgap-…", message)
+                        log.error("%s", printable(message))
                     self._logged = stamp
                     raise Refused(503, _FAULT) from None
                 self._seen = stamp

@@ -30,10 +30,17 @@ class Slot:
     def __init__(self, answers: PrivateCounts | CountsByGroup) -> None:
         self._lock = threading.Lock()
         self._answers = answers
-        one = next(iter(answers.values())) if isinstance(answers, CountsByGroup) else answers
+        if isinstance(answers, CountsByGroup):
+            first: PrivateCounts = next(iter(answers.values()))
+        else:
+            first = answers
         # A paid answer must have the same labels.
-        labels = () if one.unknown else range(len(one)) if one.labels is None else one.labels
-        self.facts = _in_memory(one, labels, np.empty(0, dtype=np.int64))
+        labels: Sequence[Any] = ()
+        if not first.unknown:
+            labels = range(len(first))
+            if first.labels is not None:
+                labels = first.labels
+        self.facts = _in_memory(first, labels, np.empty(0, dtype=np.int64))
         """Their public facts; all groups have the same facts."""
         self.empty: PrivateCounts | CountsByGroup = self.facts
         """The same counts of a table without rows. Plans and charges are made from these.
@@ -84,10 +91,10 @@ class TopicCounts:
         with self._counting:
             topics = data.topics.values()
             try:
-                counted = {(data.name, each.name): Slot(_count(data, each)) for each in topics}
+                counted = {(data.name, topic.name): Slot(_count(data, topic)) for topic in topics}
             except (ValueError, TypeError, OSError) as error:
-                words = f"{data.name} was not counted again, and its older counts stay: {error}"
-                raise Refused(503, printable(words.replace(self._folder, ""))) from None
+                message = f"{data.name} was not counted again, and its older counts stay: {error}"
+                raise Refused(503, printable(message.replace(self._folder, ""))) from None
             self._slots |= counted
 
 
@@ -100,9 +107,10 @@ def _in_memory(facts: PrivateCounts, labels: Sequence[Any], counts: Integers) ->
 def _count(data: ListedData, topic: Topic) -> Any:
     if topic.item is None:
         return units_of(data.table, topic.counting)
-    found = count_items(data.table, topic.counting)
-    if isinstance(found, CountsByGroup) or found.unknown:
-        return found
-    if found.labels is None or len(found) > _FEW:
-        return found
-    return _in_memory(found, found.labels, found.expanded())  # an engine is slow to look up winners
+    counts = count_items(data.table, topic.counting)
+    if isinstance(counts, CountsByGroup) or counts.unknown:
+        return counts
+    if counts.labels is None or len(counts) > _FEW:
+        return counts
+    # An engine is slow to look up winners.
+    return _in_memory(counts, counts.labels, counts.expanded())

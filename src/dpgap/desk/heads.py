@@ -69,13 +69,15 @@ class Heads:
 
     def newest(self, budget: str) -> Head | None:
         """The newest head of a budget; None if none was seen."""
-        found = self._seen(budget, "ORDER BY number DESC LIMIT 1")
-        return found[0] if found else None
+        heads = self._seen(budget, "ORDER BY number DESC LIMIT 1")
+        if not heads:
+            return None
+        return heads[0]
 
     def is_lost(self, budget: str, key: str) -> bool:
         """Whether a request with this key was charged in entries that are lost."""
-        asked = "SELECT 1 FROM heads WHERE budget = ? AND key = ? AND is_lost"
-        return bool(self._rows(asked, budget, key))
+        statement = "SELECT 1 FROM heads WHERE budget = ? AND key = ? AND is_lost"
+        return bool(self._rows(statement, budget, key))
 
     def require_later(self, rows: Rows, budget: str, newest: Head | None) -> None:
         """Raise `PutBack` if the book lacks the newest head, unless a steward has accepted this.
@@ -91,7 +93,9 @@ class Heads:
         if not lost:  # another desk has just noted that a steward accepted the loss
             return
         head = lost[-1]
-        first = heads[common - 1].number if common else 0
+        first = 0
+        if common > 0:
+            first = heads[common - 1].number
         loss = _loss(head, rows.book(budget, first=first))
         acts = rows.book(budget, kind=[ACCEPT])
         if any(_counts(act, loss) for act in acts if act.extra["lost"] == head.hash):
@@ -113,10 +117,10 @@ class Heads:
 
     def _seen(self, budget: str, order: str) -> list[Head]:
         columns = "number, hash, epsilon, rho, delta"
-        asked = f"SELECT {columns} FROM heads WHERE budget = ? AND NOT is_lost {order}"
+        statement = f"SELECT {columns} FROM heads WHERE budget = ? AND NOT is_lost {order}"
         return [
-            Head(number, hash, read_cost(*spent))
-            for number, hash, *spent in self._rows(asked, budget)
+            Head(number, hash, read_cost(epsilon, rho, delta))
+            for number, hash, epsilon, rho, delta in self._rows(statement, budget)
         ]
 
     def _rows(self, statement: str, *values: Any) -> list[Any]:
@@ -169,7 +173,7 @@ def lost_ledger(where: str, budget: str, newest: Head) -> str:
 
 def _choice(trouble: str, where: str, budget: str, newest: Head, lost: Cost, is_new: bool) -> str:
     """What is wrong, and what a steward can do."""
-    place = f"--ledger {shlex.quote(where)} --dataset {shlex.quote(budget)}"
+    options = f"--ledger {shlex.quote(where)} --dataset {shlex.quote(budget)}"
     amount = f"--epsilon {lost.pure_epsilon}"
     if lost.delta:
         amount += f" --delta {lost.delta}"
@@ -180,8 +184,8 @@ def _choice(trouble: str, where: str, budget: str, newest: Head, lost: Cost, is_
     ]
     if is_new:
         lines.append("open it anew as it was, also with its --delta, --table and --unit:")
-        lines.append(f"  dpgap ledger create {place} --epsilon TOTAL")
+        lines.append(f"  dpgap ledger create {options} --epsilon TOTAL")
     lines.append(
-        f"  dpgap ledger accept {place} --head {newest.hash} {amount} --reason 'what happened'"
+        f"  dpgap ledger accept {options} --head {newest.hash} {amount} --reason 'what happened'"
     )
     return "\n  ".join(lines)

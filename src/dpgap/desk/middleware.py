@@ -39,7 +39,8 @@ class Refused(Exception):  # noqa: N818 - it says what happened
 
     def __init__(self, status: int, words: str) -> None:
         super().__init__(words)
-        self.status, self.words = status, words
+        self.status = status
+        self.words = words
 
 
 ENTER = 401, "Enter first: with the link that the desk printed, or with your token."
@@ -79,10 +80,14 @@ def refusal_of(error: Exception) -> Refused | None:
     if isinstance(error, Refused):
         return error
     if isinstance(error, BudgetExhausted):
-        is_quota = isinstance(error, QuotaExhausted)
-        return Refused(429 if is_quota else 409, printable(str(error)))
+        status = 409
+        if isinstance(error, QuotaExhausted):
+            status = 429
+        return Refused(status, printable(str(error)))
+    if isinstance(error, KeyUsed):
+        return Refused(409, _KEY_USED)
     if isinstance(error, RefusedRequest):
-        return Refused(409, _KEY_USED if isinstance(error, KeyUsed) else _OTHER_TABLE)
+        return Refused(409, _OTHER_TABLE)
     if isinstance(error, WrongClock):
         log.error("%s", printable(str(error)))
         return Refused(503, printable(str(error)))
@@ -91,7 +96,9 @@ def refusal_of(error: Exception) -> Refused | None:
         return Refused(503, _PUT_BACK)
     if isinstance(error, LedgerError):
         note_error(error)
-        return Refused(503, BUSY if "is busy with" in str(error) else _LEDGER)
+        if "is busy with" in str(error):
+            return Refused(503, BUSY)
+        return Refused(503, _LEDGER)
     if isinstance(error, ValueError | TypeError):
         return Refused(422, printable(str(error)))
     return None
@@ -137,8 +144,10 @@ WORDS = {
 
 def _half_of_the_descriptors() -> int:
     """Half of the open files that the process may have (`ulimit -n`); the rest has other uses."""
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return 2000 if most == resource.RLIM_INFINITY else min(2000, most // 2)
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if descriptors == resource.RLIM_INFINITY:
+        return 2000
+    return min(2000, descriptors // 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,16 +203,21 @@ class Place:
 
     def origin_of(self, host: str) -> str:
         """The origin of a Host, which may name the default port: `desk.test:443` behind TLS."""
-        scheme, port = ("https", ":443") if self.https else ("http", ":80")
-        return f"{scheme}://{host.lower().removesuffix(port)}"
+        if self.https:
+            return f"https://{host.lower().removesuffix(':443')}"
+        return f"http://{host.lower().removesuffix(':80')}"
 
 
 class Guard:
     """The middleware: an ASGI application around another one."""
 
     def __init__(self, app: ASGIApp, place: Place) -> None:
-        self._app, self._place, self._limits = app, place, place.limits
-        self._headers = HEADERS | (HSTS if place.https else {})
+        self._app = app
+        self._place = place
+        self._limits = place.limits
+        self._headers = dict(HEADERS)
+        if place.https:
+            self._headers |= HSTS
         self._under_way: set[Send] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -237,7 +251,9 @@ class Guard:
 
         async def replay() -> Message:
             """Return the body once, and then what the server sends (a disconnect)."""
-            return waiting.pop() if waiting else await receive()
+            if waiting:
+                return waiting.pop()
+            return await receive()
 
         try:
             body = await self._body(scope, receive)
@@ -258,12 +274,13 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> int | None:
         """The status that refuses a request before its body is read; None if it is accepted."""
-        limits, place, headers = self._limits, self._place, Headers(scope=scope)
-        origins = [place.origin_of(name) for name in headers.getlist("host")]
-        ours = place.origins_for(scope["path"])
-        stated = headers.get("content-length", "0")
+        limits = self._limits
+        headers = Headers(scope=scope)
+        origins = [self._place.origin_of(name) for name in headers.getlist("host")]
+        ours = self._place.origins_for(scope["path"])
+        length = headers.get("content-length", "0")
         is_chunked = "transfer-encoding" in headers
-        has_body = is_chunked or stated != "0"
+        has_body = is_chunked or length != "0"
         is_post = scope["method"] == "POST"
         refused = {
             421: [origin in ours for origin in origins] != [True],
@@ -271,7 +288,7 @@ class Guard:
             431: sum(len(name + value) for name, value in headers.raw) > limits.body,
             405: scope["method"] not in ("GET", "POST"),
             403: is_post and not self._is_ours(headers),
-            413: not (stated.isascii() and stated.isdigit()) or int(stated[:12]) > limits.body,
+            413: not (length.isascii() and length.isdigit()) or int(length[:12]) > limits.body,
             # With two lengths, a proxy in front might use the other one (request smuggling).
             400: (is_chunked and "content-length" in headers) or (has_body and not is_post),
         }
@@ -287,7 +304,8 @@ class Guard:
         """The whole body of a request; or the status that refuses it."""
         if status := self._refusal(scope):
             return status
-        body, is_more = b"", True
+        body = b""
+        is_more = True
         try:
             async with asyncio.timeout(self._limits.seconds):
                 while is_more and len(body) <= self._limits.body:
@@ -298,7 +316,9 @@ class Guard:
                     is_more = message.get("more_body", False)
         except TimeoutError:
             return 408
-        return body if len(body) <= self._limits.body else 413
+        if len(body) > self._limits.body:
+            return 413
+        return body
 
 
 def note_error(error: Exception) -> None:

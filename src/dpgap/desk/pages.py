@@ -37,14 +37,16 @@ _AT_ONCE = 12
 
 def desk_of(request: Request) -> Desk:
     """The desk that this application is for."""
-    found: Desk = request.app.state.desk
-    return found
+    desk: Desk = request.app.state.desk
+    return desk
 
 
 def browser_visitor(request: Request) -> Visitor | None:
     """The owner of the session cookie, if there is one."""
     carried = request.cookies.get(_cookie(request))
-    return None if carried is None else desk_of(request).auth.with_pass(carried)
+    if carried is None:
+        return None
+    return desk_of(request).auth.with_pass(carried)
 
 
 async def visitor_of(request: Request) -> Visitor:
@@ -69,8 +71,12 @@ async def program_of(request: Request) -> Visitor:
 
 async def few_at_once(request: Request) -> AsyncIterator[None]:
     """Refuse a request if its person has too many under way, before it takes a thread."""
-    bearer, auth = request.headers.get("authorization", ""), desk_of(request).auth
-    visitor = (auth.with_token(bearer[7:]) if bearer else None) or browser_visitor(request)
+    bearer = request.headers.get("authorization", "")
+    visitor = None
+    if bearer:
+        visitor = desk_of(request).auth.with_token(bearer[7:])
+    if visitor is None:
+        visitor = browser_visitor(request)
     if visitor is None:
         yield  # unknown people get only fast responses
         return
@@ -109,7 +115,8 @@ def _if_steward(who: Who) -> Who:
 
 def _at_data(who: Who) -> Any:
     async def at(request: Request, name: str) -> At:
-        desk, visitor = desk_of(request), await who(request)
+        desk = desk_of(request)
+        visitor = await who(request)
         return At(desk, visitor, desk.dataset(visitor, name))
 
     return Depends(at)
@@ -140,27 +147,35 @@ async def form_of(request: Request, visitor: Visitor | None = None) -> dict[str,
         raise Refused(415, "This is not a form.")
     try:
         text = (await request.body()).decode()
-        found = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS))
+        fields = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS))
     except ValueError:
         raise Refused(400, "This form cannot be read.") from None
     if visitor is not None:
-        given = found.pop("form_key", "")
-        if not desk_of(request).auth.passes.is_form_key(visitor.carried, given):
-            words = "This form has expired. Load the page again, then send it."
-            raise Refused(403, words)
-    return found
+        form_key = fields.pop("form_key", "")
+        if not desk_of(request).auth.passes.is_form_key(visitor.carried, form_key):
+            raise Refused(403, "This form has expired. Load the page again, then send it.")
+    return fields
 
 
-def _to(place: str) -> RedirectResponse:
-    return RedirectResponse(place, status_code=303)
+def _to(path: str) -> RedirectResponse:
+    return RedirectResponse(path, status_code=303)
 
 
-def with_pass(request: Request, place: str, carried: str) -> Response:
+def with_pass(request: Request, path: str, carried: str) -> Response:
     """Go to a page with this session cookie; an empty one removes it."""
-    options: dict[str, Any] = {"httponly": True, "samesite": "strict", "path": "/"}
-    options |= {"max_age": LASTS if carried else 0, "secure": request.app.state.is_https}
-    response = _to(place)
-    response.set_cookie(_cookie(request), carried, **options)
+    seconds = 0
+    if carried:
+        seconds = LASTS
+    response = _to(path)
+    response.set_cookie(
+        _cookie(request),
+        carried,
+        max_age=seconds,
+        path="/",
+        secure=request.app.state.is_https,
+        httponly=True,
+        samesite="strict",
+    )
     return response
 
 
@@ -249,7 +264,8 @@ async def enter(request: Request) -> Response:
 @router.post("/enter")
 async def enter_by_form(request: Request) -> Response:
     """Enter by a token, or by the link that was printed."""
-    auth, form = desk_of(request).auth, await form_of(request)
+    auth = desk_of(request).auth
+    form = await form_of(request)
     carried = auth.by_token(form.get("token", "").strip()) or auth.by_link(form.get("link", ""))
     if carried is None and browser_visitor(request) is not None:  # pressed twice
         return _to("/")
@@ -296,12 +312,12 @@ def dataset(request: Request, at: AtData) -> Response:
 async def ask(request: Request, at: AtData) -> Response:
     """Ask, once; then show where the answer is."""
     _, visitor, data = at
-    said = await form_of(request, visitor)
-    key = said.pop("key", "")
+    fields = await form_of(request, visitor)
+    key = fields.pop("key", "")
     try:
-        receipt = await request.app.state.asking.ask(visitor, data, said, key)
+        receipt = await request.app.state.asking.ask(visitor, data, fields, key)
     except Refused as refused:
-        return await run_in_threadpool(_question_page, request, at, said, refused)
+        return await run_in_threadpool(_question_page, request, at, fields, refused)
     if receipt.state != "settled":
         return _to(f"/data/{data.name}/asked/{key}")
     return _to(_release_page(data, receipt))
@@ -335,63 +351,81 @@ def release(request: Request, at: AtData, number: str) -> Response:
     is_number = stem.isascii() and stem.isdigit() and len(stem) <= 12
     if not is_number or (dot and ending not in _WRITTEN):
         raise Refused(*NOT_THERE)
-    found = at.desk.document(at.data, int(stem))
+    document = at.desk.document(at.data, int(stem))
     if not dot:
-        values = {"number": int(stem), "again": "again" in request.query_params}
-        return shown(request, "release.html", at, release=read_archived(found), **values)
+        return shown(
+            request,
+            "release.html",
+            at,
+            release=read_archived(document),
+            number=int(stem),
+            again="again" in request.query_params,
+        )
     kind, written = _WRITTEN[ending]
     headers = {
         "content-disposition": f'attachment; filename="{at.data.name}-{stem}.{ending}"',
         "content-security-policy": "default-src 'none'; sandbox",
     }
-    return Response(written(found), media_type=kind, headers=headers)
+    return Response(written(document), media_type=kind, headers=headers)
 
 
 def _question_page(
-    request: Request, at: At, said: dict[str, str], refused: Refused | None = None
+    request: Request, at: At, sent: dict[str, str], refused: Refused | None = None
 ) -> Response:
     """The page of a question. If it cannot be asked, the page says why."""
     desk, visitor, data = at
-    if said.get("topic", "") not in ("", *data.topics):
+    topic = sent.get("topic", "")
+    if topic and topic not in data.topics:
         refused = refused or Refused(422, "topic must be one that the data set lists")
-        said = {}
-    is_part = said.get("part") == "expect"  # the part that a moving slider changes
-    said = _filled(said, desk, data)
+        sent = {}
+    fields = _filled(sent, desk, data)
     expected = form = None
     try:
         with in_our_words():
-            form = FilledForm.read(said, data.decimal)
+            form = FilledForm.read(fields, data.decimal)
             expected = desk.expect(visitor, data, form)
-    except Refused as why:
-        refused = refused or why
-    archived = [] if is_part else desk.archive(data, Page(limit=50))
+    except Refused as refusal:
+        refused = refused or refusal
+    if form is not None:
+        fields |= form.fields
+    status = 200
+    if refused is not None:
+        status = refused.status
+    template = "question.html"
+    archived = []
+    if sent.get("part") == "expect":  # the part that a moving slider changes
+        template = "expect.html"
+    else:
+        archived = desk.archive(data, Page(limit=50))
     return shown(
         request,
-        "expect.html" if is_part else "question.html",
+        template,
         at,
-        status=200 if refused is None else refused.status,
-        fields=said if form is None else {**said, **form.said},
-        topic=data.topics[said["topic"]],
+        status=status,
+        fields=fields,
+        topic=data.topics[fields["topic"]],
         form=form,
         expected=expected,
         refused=refused,
         key=secrets.token_hex(16),
-        recent=[each for each in archived if each.is_shown][:5],
+        recent=[charged for charged in archived if charged.is_shown][:5],
     )
 
 
-def _filled(said: dict[str, str], desk: Desk, data: ListedData) -> dict[str, str]:
+def _filled(sent: dict[str, str], desk: Desk, data: ListedData) -> dict[str, str]:
     """The fields of the form; empty ones get the defaults of the topic."""
-    name = said.get("topic") or next(iter(data.topics))
+    name = sent.get("topic") or next(iter(data.topics))
     topic = data.topics[name]
     facts = desk.counts.slot(data, topic).facts
-    most = 10 if facts.unknown else min(10, len(facts))
+    k = 10
+    if not facts.unknown:
+        k = min(k, len(facts))
     filled = DEFAULTS | {
         "topic": name,
-        "k": str(most),
+        "k": str(k),
         "delta": text_of(equal_part(data.delta, 100)),
     }
-    filled |= {field: value for field, value in said.items() if field in filled and value}
+    filled |= {field: value for field, value in sent.items() if field in filled and value}
     if topic.of_all or filled["kind"] in ("count", "total"):
         filled["kind"] = topic.of_all or "top-k"
     if not topic.has_unknown_items:
@@ -424,15 +458,16 @@ def budget(request: Request, at: StewardAtData, page: Paged) -> Response:
 @stewards_router.post("/steward/{name}/{what}")
 async def change(request: Request, at: StewardAtData, what: str) -> Response:
     """Do a steward's action on a budget, then show the budget again."""
-    said = await form_of(request, at.visitor)
-    again = at.desk.auth.with_token(said.pop("token", ""))
+    fields = await form_of(request, at.visitor)
+    again = at.desk.auth.with_token(fields.pop("token", ""))
     try:
         if what != "verify" and (again is None or again.name != at.visitor.name):
-            words = "token must be your own: each change asks for it again. Nothing was changed."
-            raise Refused(403, words)
-        await request.app.state.asking.act(at.visitor, at.data, what, said)
+            raise Refused(
+                403, "token must be your own: each change asks for it again. Nothing was changed."
+            )
+        await request.app.state.asking.act(at.visitor, at.data, what, fields)
     except Refused as refused:
-        return await run_in_threadpool(_page, request, at, Page(), refused, {what: said})
+        return await run_in_threadpool(_page, request, at, Page(), refused, {what: fields})
     return _to(f"/steward/{at.data.name}?done={what}")
 
 

@@ -67,13 +67,16 @@ class PlanBody(BaseModel):
     sizes: str = Field("", max_length=300, description="For a plan: counts to expect, by rank.")
     fresh: bool = Field(False, description="Pay for fresh noise even if it was asked before.")
 
-    def said(self) -> dict[str, str]:
+    def form_fields(self) -> dict[str, str]:
         """The fields as a form sends them."""
-        said = {name: str(value) for name, value in self.model_dump().items()}
-        return said | {"fresh": "yes" if self.fresh else ""}
+        fields = {name: str(value) for name, value in self.model_dump().items()}
+        fields["fresh"] = ""
+        if self.fresh:
+            fields["fresh"] = "yes"
+        return fields
 
 
-DEFAULTS = PlanBody.model_validate({"topic": ""}).said()
+DEFAULTS = PlanBody.model_validate({"topic": ""}).form_fields()
 """The fields of a form and their defaults."""
 
 
@@ -81,22 +84,24 @@ DEFAULTS = PlanBody.model_validate({"topic": ""}).said()
 class FilledForm:
     """A client's question: a topic that was counted, and the wanted answer."""
 
-    said: Mapping[str, str]
+    fields: Mapping[str, str]
     """The fields of its form."""
     question: Question
     fresh: bool
 
     @classmethod
-    def read(cls, said: Mapping[str, str], decimal: str | None = None) -> "FilledForm":
+    def read(cls, fields: Mapping[str, str], decimal: str | None = None) -> "FilledForm":
         """The form with these fields, if all are valid; missing fields get their defaults.
 
         `decimal` is the decimal mark of the table: with a comma, 1.500 may mean 1500.
         """
-        text = {name: said.get(name, default) for name, default in DEFAULTS.items()}
+        text = {name: fields.get(name, default) for name, default in DEFAULTS.items()}
         if decimal == ",":
             refuse_thousands("threshold", text["threshold"])
             text |= {name: _without_comma(text[name]) for name in ("threshold", "epsilon", "delta")}
-        kind, k, sizes = one_of("kind", text["kind"], KINDS), text["k"], text["sizes"].strip()
+        kind = one_of("kind", text["kind"], KINDS)
+        k = text["k"]
+        sizes = text["sizes"].strip()
         if not (k.isascii() and k.isdigit() and len(k) <= 4 and 1 <= int(k) <= _MOST):
             raise ValueError(f"k must be a whole number from 1 to {_MOST}")
         text["delta"] = text["delta"] or "0"
@@ -114,9 +119,11 @@ class FilledForm:
             delta=exact["delta"],
             method=text["method"],
         )
-        texts = {name: text_of(value) for name, value in exact.items()}
-        plain = {"k": str(int(k)), "sizes": sizes}
-        return cls({**text, **texts, **plain}, question, fresh == "yes")
+        for name, value in exact.items():
+            text[name] = text_of(value)
+        text["k"] = str(int(k))
+        text["sizes"] = sizes
+        return cls(text, question, fresh == "yes")
 
 
 @errors_without_answers
@@ -150,12 +157,14 @@ def _is_long(value: Fraction) -> bool:
 def _without_comma(text: str) -> str:
     """A number with a decimal comma, with a point; 1,000 stays, because it may mean a thousand."""
     point = with_point(text.strip())
-    return text if not point or " or " in point else point
+    if not point or " or " in point:
+        return text
+    return point
 
 
-def number_in(said: Mapping[str, str], name: str) -> Fraction:
+def number_in(fields: Mapping[str, str], name: str) -> Fraction:
     """The exact number in a field; an error if there is none."""
-    text = without_power(said.get(name, "").strip())
+    text = without_power(fields.get(name, "").strip())
     if len(text) > _LENGTH or (value := rational(name, text)) < 0 or _is_long(value):
         raise ValueError(f"{name} must be a number from 0 up, of at most {_LONGEST} digits")
     return value
@@ -197,7 +206,7 @@ class Offers(NamedTuple):
     words: tuple[str, ...]
 
 
-def offers(form: FilledForm, facts: PrivateCounts, left: Limit, least: Fraction) -> Offers:
+def offers(form: FilledForm, facts: PrivateCounts, budget: Limit, minimum: Fraction) -> Offers:
     """The expected errors of this question for its ε, and for other ε from the least allowed.
 
     While a person moves the slider, the same numbers are needed again and again, so they are
@@ -209,18 +218,19 @@ def offers(form: FilledForm, facts: PrivateCounts, left: Limit, least: Fraction)
     for share in _STEPS:
         epsilon = Cost.pure(question.epsilon).epsilon_times(share)
         cost = Cost.pure(epsilon, question.delta)
-        if not Cost.pure(least).fits(cost):
+        if not Cost.pure(minimum).fits(cost):
             continue
         rows.append(
             Offer(
                 expected=_expected(replace(question, epsilon=epsilon), public),
-                left=left.left(cost).amount,
-                is_covered=left.covers(cost),
+                left=budget.left(cost).amount,
+                is_covered=budget.covers(cost),
                 is_asked=share == 1,
             )
         )
-    words = _words(question, public, form.said["sizes"])
-    return Offers(tuple(rows), (*weak_promises(question.epsilon, question.delta), *words))
+    sentences = [*weak_promises(question.epsilon, question.delta)]
+    sentences += _sentences(question, public, form.fields["sizes"])
+    return Offers(tuple(rows), tuple(sentences))
 
 
 @lru_cache(maxsize=4096)  # all of it is public
@@ -228,8 +238,8 @@ def _expected(question: Question, facts: PublicFacts) -> ExpectedErrors:
     return choose(question, facts).expected
 
 
-def _words(question: Question, facts: PublicFacts, stated: str) -> list[str]:
-    """Sentences: the threshold of unknown items, or which lead gives a certificate.
+def _sentences(question: Question, facts: PublicFacts, sizes: str) -> list[str]:
+    """The threshold of unknown items, or which lead gives a certificate.
 
     With stated sizes also the precision.
     """
@@ -241,10 +251,13 @@ def _words(question: Question, facts: PublicFacts, stated: str) -> list[str]:
     lead = about(float(f"{expected.selection_noise * math.log(1 / _LEVEL):.2g}"))
     certified = f"Winners that lead the best loser by about {lead} or more get a certificate"
     sentences = [f"{certified} (p ≤ {_LEVEL})."]
-    if stated:
-        pairs = (each.split(":") for each in stated.split(","))
-        sizes = {int(rank): float(size) for rank, size in pairs}
-        right = expected_for_sizes(choose(question, facts), sizes).precision
-        if right is not None:
-            sentences.append(f"With such counts {100 * right:.1f} % of the winners would be right.")
+    if sizes:
+        size_of_rank = {}
+        for pair in sizes.split(","):
+            rank, size = pair.split(":")
+            size_of_rank[int(rank)] = float(size)
+        precision = expected_for_sizes(choose(question, facts), size_of_rank).precision
+        if precision is not None:
+            percent = f"{100 * precision:.1f} %"
+            sentences.append(f"With such counts {percent} of the winners would be right.")
     return sentences

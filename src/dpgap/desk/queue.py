@@ -55,9 +55,9 @@ class ReleaseClock:
 
     async def hold(self, begun: float) -> int:
         """Wait for the next tick since `begun`; return how many ticks have passed."""
-        whole = max(1, math.ceil((self.clock() - begun) / self.tick))
-        await self.sleep(max(0.0, begun + whole * self.tick - self.clock()))
-        return whole
+        ticks = max(1, math.ceil((self.clock() - begun) / self.tick))
+        await self.sleep(max(0.0, begun + ticks * self.tick - self.clock()))
+        return ticks
 
 
 # --------------------------------------------------------------------------------------------------
@@ -105,7 +105,10 @@ class Desk:
     def __init__(
         self, file: StewardsFile, ledger: Ledger, counts: TopicCounts, auth: Auth, spool: Spool
     ) -> None:
-        self.file, self.ledger, self.counts, self.auth = file, ledger, counts, auth
+        self.file = file
+        self.ledger = ledger
+        self.counts = counts
+        self.auth = auth
         self.spool = spool
         self.release_clock = ReleaseClock(file.tick)
         self.checks: dict[str, Future[Verified]] = {}
@@ -121,8 +124,10 @@ class Desk:
 
     def datasets(self, visitor: Visitor) -> list[ListedData]:
         """The data sets that a person may ask about, or manages."""
-        every, may_ask = self.file.datasets.values(), self.auth.may_ask
-        return [each for each in every if visitor.person.is_steward or may_ask(visitor, each)]
+        datasets = list(self.file.datasets.values())
+        if visitor.person.is_steward:
+            return datasets
+        return [data for data in datasets if self.auth.may_ask(visitor, data)]
 
     def dataset(self, visitor: Visitor, name: str) -> ListedData:
         """A data set by name; 404 if this person may not see it."""
@@ -137,28 +142,32 @@ class Desk:
 
     def people(self, data: ListedData) -> set[str]:
         """Everybody who can have an allowance at the desk: those whom the steward's file lists."""
-        return {*self.auth.people(), *data.people}
+        return set(self.auth.people()) | set(data.people)
 
     def change(
-        self, visitor: Visitor, data: ListedData, act: str, said: Mapping[str, str], reason: str
+        self, visitor: Visitor, data: ListedData, act: str, fields: Mapping[str, str], reason: str
     ) -> None:
         """Change a budget. The entry says who did it at the desk, and why."""
         steward = self.ledger.steward(data.budget).of(visitor.name)
-        if act in ("raise", "lower"):
-            set_total = steward.raise_to if act == "raise" else steward.lower_to
-            set_total(number_in(said, "epsilon"), reason=reason)
+        if act == "raise":
+            steward.raise_to(number_in(fields, "epsilon"), reason=reason)
+        elif act == "lower":
+            steward.lower_to(number_in(fields, "epsilon"), reason=reason)
         elif act == "write-off":
-            number = said.get("entry", "")
+            number = fields.get("entry", "")
             if not (number.isascii() and number.isdigit() and len(number) <= 12):
                 raise Refused(422, "entry must be the number of a reservation")
             steward.write_off(int(number), reason=reason)
         elif act == "close":
             steward.close(reason=reason)
         else:
-            if said.get("person") not in self.people(data):
+            if fields.get("person") not in self.people(data):
                 raise Refused(422, "person must be somebody whom the steward's file lists")
-            delta = number_in(said, "delta") if said.get("delta") else None
-            steward.allow(said["person"], number_in(said, "epsilon"), delta=delta, reason=reason)
+            epsilon = number_in(fields, "epsilon")
+            delta = None
+            if fields.get("delta"):
+                delta = number_in(fields, "delta")
+            steward.allow(fields["person"], epsilon, delta=delta, reason=reason)
 
     def verify(self, budget: str) -> "Future[Verified]":
         """Check a whole book in its own thread, so that no page waits; one book at a time.
@@ -187,8 +196,9 @@ class Desk:
         """
         if not self.auth.may_ask(visitor, data):
             raise Refused(403, "You are not listed for questions about this data set.")
-        own = own_key(visitor, key)
-        if (entry := self._account(data).keyed(own)) is not None:
+        ledger_key = own_key(visitor, key)
+        entry = self._account(data).keyed(ledger_key)
+        if entry is not None:
             require_same(entry, data, form)
             return self.receipt(visitor, data, key)._replace(again=True)
         self.require_enough(visitor, data, form)
@@ -196,24 +206,22 @@ class Desk:
         megabytes = self.limit(visitor, data, "megabytes_a_day")
         quota = Quota(questions, megabytes * 10**6, data.megabytes * 10**6)
         slot = self.slot(data, form)
-        extra = {"desk": self.spool.id, "question": {"dataset": data.name, **form.said}}
+        extra = {"desk": self.spool.id, "question": {"dataset": data.name} | dict(form.fields)}
         account = Reserving(
             self.ledger, data.budget, slip=self._slip, extra=extra, heads=self.spool.heads
-        ).of(visitor.name, key=own, joins=not form.fresh, quota=quota)
+        ).of(visitor.name, key=ledger_key, joins=not form.fresh, quota=quota)
         try:
             release = ask(form, slot.empty, account)
-        except Reserved as made:
-            return Pending(made.reservation, made.slip, form, slot)
+        except Reserved as reserved:
+            return Pending(reserved.reservation, reserved.slip, form, slot)
         except AlreadyCharged as before:
-            found = before.answered
-            return Receipt(found.entry, found.state, again=True)
+            return Receipt(before.answered.entry, before.answered.state, again=True)
         return Receipt(release.made.ledger.entry, "settled", again=True)
 
     def _slip(self, account: LedgerAccount) -> Slip:
         """A new file in the spool for an answer; refused if other answers wait for the ledger."""
         waiting = list(self.waiting.values())
-        is_blocked = any(each.blocks(account.dataset) for each in waiting)
-        if is_blocked:
+        if any(pending.blocks(account.dataset) for pending in waiting):
             raise Refused(
                 503,
                 "An answer about this data set waits for the ledger. Nothing more is charged until "
@@ -231,55 +239,60 @@ class Desk:
         If there is no answer, the charge is written off. If the ledger cannot be written now, the
         answer waits for the next tick.
         """
-        (budget, number), document = pending.place, pending.document
+        budget, number = pending.charge_id
+        document = pending.document
         try:
             if document is not None:
                 pending.reservation.settle(pending.cost, document)
+                state = "settled"
             else:
                 Steward(self.ledger, budget).write_off(number, reason=LEFT_NO_ANSWER)
-            state = "written off" if document is None else "settled"
+                state = "written off"
         except Exception as error:
             state = self._state(pending)
             if state == UNDER_WAY:
                 pending.keep()
-                words = "the ledger cannot be written, the desk tries again at every tick"
-                pending.note(words, error)
+                failure = "the ledger cannot be written, the desk tries again at every tick"
+                pending.note(failure, error)
                 if document is not None and not pending.blocks(budget):
                     pending.note("its answer has waited for ten minutes, so questions go on")
                 pending.log_failures()
                 pending.has_waited = True
-                self.waiting[pending.place] = pending
-                self.waiting.move_to_end(pending.place)  # behind all others that wait
+                self.waiting[pending.charge_id] = pending
+                self.waiting.move_to_end(pending.charge_id)  # behind all others that wait
                 return Receipt(number, UNDER_WAY)
         pending.log_failures()
         if pending.has_waited or state != "settled":
             log.warning("entry %d of %s is %s", number, budget, state)
         pending.slip.drop()
-        self.waiting.pop(pending.place, None)
+        self.waiting.pop(pending.charge_id, None)
         return Receipt(number, state)
 
     def _state(self, pending: Pending) -> str:
         """The state in the ledger: it may have settled an answer although its reply was lost."""
         with suppress(LedgerError):
-            found = self._found(pending.entry.dataset, name_of(pending.entry))
-            if found is not None and found.ending is not None:
-                hashed = found.ending.extra.get("document")
-                if pending.document is not None and hashed != hash_of(pending.document):
+            charged = self._charged(pending.entry.dataset, name_of(pending.entry))
+            if charged is not None and charged.ending is not None:
+                digest = charged.ending.extra.get("document")
+                if pending.document is not None and digest != hash_of(pending.document):
                     pending.note("the ledger has ended it without this answer")
-                return found.state
+                return charged.state
         return UNDER_WAY
 
-    def _found(self, budget: str, name: str) -> ChargedRequest | None:
+    def _charged(self, budget: str, name: str) -> ChargedRequest | None:
         """A reservation, by the name of its file in the spool, and the entry that ended it."""
         number, _, _ = name.partition(".")
-        found = LedgerAccount(self.ledger, budget).requests(1, int(number) + 1)
-        return next((each for each in found if name_of(each.reservation) == name), None)
+        requests = LedgerAccount(self.ledger, budget).requests(1, int(number) + 1)
+        for request in requests:
+            if name_of(request.reservation) == name:
+                return request
+        return None
 
     def settle_waiting(self) -> None:
         """Settle waiting answers. If one fails, others of its budget wait for the next tick."""
         failed: set[str] = set()
         for pending in list(self.waiting.values()):
-            budget, _ = pending.place
+            budget, _ = pending.charge_id
             if budget not in failed and self.settle(pending).state == UNDER_WAY:
                 failed.add(budget)
 
@@ -307,16 +320,19 @@ class Desk:
 
     def _recover(self, folder: Folder) -> None:
         budgets = self.ledger.datasets()
-        stale = (entry for budget in budgets for entry in self.ledger.steward(budget).stale())
-        found = {name_of(entry): entry for entry in stale if entry.extra.get("desk") == folder.id}
+        reservations = {}
+        for budget in budgets:
+            for entry in self.ledger.steward(budget).stale():
+                if entry.extra.get("desk") == folder.id:
+                    reservations[name_of(entry)] = entry
         if folder.charged is None:  # later ones are of a desk that runs, whose spool was copied
-            folder.charged = {*found}
-        ours = {name: found[name] for name in folder.charged & found.keys()}
+            folder.charged = set(reservations)
+        ours = {name: reservations[name] for name in folder.charged & reservations.keys()}
         for entry in ours.values():
             if (entry.dataset, entry.number) not in self.waiting:
                 self._take_up(folder, entry)
         for name in folder.left:
-            if any(it.ending for budget in budgets if (it := self._found(budget, name))):
+            if self._is_ended(budgets, name):
                 folder.drop(name)
             elif name not in ours:
                 log.error("the spool has a file of no reservation in this ledger: %s", name)
@@ -324,21 +340,32 @@ class Desk:
         if not (ours or folder.names()):
             self.spool.leave(folder)
 
+    def _is_ended(self, budgets: list[str], name: str) -> bool:
+        """Whether the reservation of a file is settled or written off, in any of these books."""
+        for budget in budgets:
+            charged = self._charged(budget, name)
+            if charged is not None and charged.ending is not None:
+                return True
+        return False
+
     def _take_up(self, folder: Folder, entry: Entry) -> None:
         """Queue an entry: its answer in the spool is settled; without one, it is written off."""
         try:
             answer = folder.read(name_of(entry)) or {}
         except (SpoolError, OSError) as error:
-            words = str(error) if isinstance(error, SpoolError) else f"({type(error).__name__})"
-            place = entry.number, entry.dataset
-            if name_of(entry) in folder.left:  # it is tried again and again, and told once
-                log.error("entry %d of %s: its file in the spool cannot be read: %s", *place, words)
+            cause = f"({type(error).__name__})"
+            if isinstance(error, SpoolError):
+                cause = str(error)
+            if name_of(entry) in folder.left:  # it is tried again and again, and logged once
+                message = "entry %d of %s: its file in the spool cannot be read: %s"
+                log.error(message, entry.number, entry.dataset, cause)
             return
         reservation = LedgerReservation(self.ledger, entry)
         pending = Pending(reservation, Slip(folder, name_of(entry)), has_waited=True)
         if answer:
-            pending.settle(read_cost(*answer["cost"]), answer["document"])
-        self.waiting[pending.place] = pending
+            epsilon, rho, delta = answer["cost"]
+            pending.settle(read_cost(epsilon, rho, delta), answer["document"])
+        self.waiting[pending.charge_id] = pending
         log.warning("entry %d of %s was left by a desk that ended", entry.number, entry.dataset)
 
     def unsettled(self, data: ListedData) -> list[tuple[Entry, str]]:
@@ -352,45 +379,54 @@ class Desk:
         if folder is None:
             return ELSEWHERE
         pending = self.waiting.get((entry.dataset, entry.number))
+        if pending is not None and pending.document is None:
+            return LEFT_NO_ANSWER
         if pending is not None:
-            return LEFT_NO_ANSWER if pending.document is None else ANSWER_WAITS
+            return ANSWER_WAITS
         if (entry.dataset, entry.key or "") in list(self.under_way.values()):
             return UNDER_WAY
-        return ANSWER_WAITS if name_of(entry) in folder.names() else LEFT_NO_ANSWER
+        if name_of(entry) in folder.names():
+            return ANSWER_WAITS
+        return LEFT_NO_ANSWER
 
     def look(self, budget: str, receipt: Receipt) -> Receipt:
         """The receipt with the current state."""
         with suppress(LedgerError):
-            (found,) = LedgerAccount(self.ledger, budget).requests(1, receipt.entry + 1)
-            return receipt._replace(state=found.state)
+            (request,) = LedgerAccount(self.ledger, budget).requests(1, receipt.entry + 1)
+            return receipt._replace(state=request.state)
         return receipt
 
     def limit(self, visitor: Visitor, data: ListedData, name: str) -> Any:
         """A limit on the questions of this person: their own limit, or that of the data set."""
-        own = getattr(visitor.person, name)
-        return getattr(data, name) if own is None else own
+        personal_limit = getattr(visitor.person, name)
+        if personal_limit is not None:
+            return personal_limit
+        return getattr(data, name)
 
     def require_enough(self, visitor: Visitor, data: ListedData, form: FilledForm) -> Fraction:
         """The least ε of a question; refuse a question with less."""
-        least: Fraction = self.limit(visitor, data, "least_epsilon")
-        if not Cost.pure(least).fits(Cost.pure(form.question.epsilon)):
-            raise Refused(422, f"epsilon must be at least {text_of(least)} for each question")
-        return least
+        minimum: Fraction = self.limit(visitor, data, "least_epsilon")
+        if not Cost.pure(minimum).fits(Cost.pure(form.question.epsilon)):
+            raise Refused(422, f"epsilon must be at least {text_of(minimum)} for each question")
+        return minimum
 
     def expect(self, visitor: Visitor, data: ListedData, form: FilledForm) -> Offers:
         """The expected errors of a question, if it can be asked."""
-        least = self.require_enough(visitor, data, form)
+        minimum = self.require_enough(visitor, data, form)
         facts = self.slot(data, form).facts
-        return offers(form, facts, self.balance(visitor, data).left, least)
+        return offers(form, facts, self.balance(visitor, data).left, minimum)
 
     def slot(self, data: ListedData, form: FilledForm) -> Slot:
         """The counts for a question, if it can be asked about this topic. All checks are public."""
-        topic = data.topics.get(form.said["topic"])
+        topic = data.topics.get(form.fields["topic"])
         if topic is None:
             raise Refused(422, "topic must be one that the data set lists")
-        if topic.of_all != (form.question.kind if form.question.is_of_all else None):
-            known = topic.of_all or "top-k' or 'above"
-            raise Refused(422, f"kind must be '{known}' for this topic")
+        kind_of_all = None
+        if form.question.is_of_all:
+            kind_of_all = form.question.kind
+        if topic.of_all != kind_of_all:
+            accepted = topic.of_all or "top-k' or 'above"
+            raise Refused(422, f"kind must be '{accepted}' for this topic")
         if topic.has_unknown_items != bool(form.question.delta):
             raise Refused(422, "delta must be more than 0 where items are not stated, else 0")
         facts = (slot := self.counts.slot(data, topic)).facts
@@ -400,10 +436,10 @@ class Desk:
 
     def receipt(self, visitor: Visitor, data: ListedData, key: str) -> Receipt:
         """The receipt of the question that this person sent with a key."""
-        found = self._account(data).answered(own_key(visitor, key))
-        if found is None:
+        answered = self._account(data).answered(own_key(visitor, key))
+        if answered is None:
             raise Refused(404, "Nothing was charged for a question with this key.")
-        return Receipt(found.entry, found.state, found.again)
+        return Receipt(answered.entry, answered.state, answered.again)
 
     def document(self, data: ListedData, number: int) -> str:
         """An archived release as its document, by the number of its reservation."""
@@ -434,7 +470,7 @@ def own_key(visitor: Visitor, key: str) -> str:
 def require_same(entry: Entry, data: ListedData, form: FilledForm) -> None:
     """Refuse a form if the entry with its key is of another question."""
     before = entry.extra.get("question", {})
-    is_same = before.get("dataset") == data.name and before.get("topic") == form.said["topic"]
+    is_same = before.get("dataset") == data.name and before.get("topic") == form.fields["topic"]
     if not is_same or FilledForm.read(before).question != form.question:
         raise KeyUsed(f"entry {entry.number} has the key of this request, and another question")
 
@@ -474,7 +510,7 @@ class Asking:
         self._waits = asyncio.Event()
 
     async def ask(
-        self, visitor: Visitor, data: ListedData, said: Mapping[str, str], key: str
+        self, visitor: Visitor, data: ListedData, fields: Mapping[str, str], key: str
     ) -> Receipt:
         """Ask, and return the receipt at a whole tick after the question came in.
 
@@ -483,7 +519,7 @@ class Asking:
         desk = self._desk
         begun = desk.release_clock.clock()
         with in_our_words():
-            form = FilledForm.read(said, data.decimal)
+            form = FilledForm.read(fields, data.decimal)
         of_one = sum(task.get_name() == visitor.name for task in desk.under_way)
         if len(desk.under_way) >= _WAITING or of_one >= _OF_ONE:
             raise Refused(503, "Too many questions are under way. Try again in a moment.")
@@ -506,7 +542,7 @@ class Asking:
             return Receipt(0, UNDER_WAY)
 
     async def act(
-        self, visitor: Visitor, data: ListedData, act: str, said: Mapping[str, str]
+        self, visitor: Visitor, data: ListedData, act: str, fields: Mapping[str, str]
     ) -> None:
         """Do a steward's action."""
         desk = self._desk
@@ -518,19 +554,20 @@ class Asking:
         if act == "verify":
             desk.verify(data.budget)
             return
-        reason = said.get("reason", "").strip()
+        reason = fields.get("reason", "").strip()
         if not reason or not reason.isprintable() or len(reason) > 200:
             raise Refused(422, "reason must say why, in at most 200 printable characters")
-        why = f"{reason} ({visitor.name}, at the desk)"
+        reason_at_the_desk = f"{reason} ({visitor.name}, at the desk)"
         with in_our_words():
-            await run_in_threadpool(desk.change, visitor, data, act, said, why)
+            await run_in_threadpool(desk.change, visitor, data, act, fields, reason_at_the_desk)
 
     async def _answer(
         self, begun: float, visitor: Visitor, data: ListedData, form: FilledForm, key: str
     ) -> Receipt:
         """The receipt of a question. If the ledger cannot be written, the answer is queued."""
-        desk, run = self._desk, asyncio.get_running_loop().run_in_executor
+        desk = self._desk
         clock = desk.release_clock
+        run = asyncio.get_running_loop().run_in_executor
 
         def charge() -> Pending | Receipt:
             if clock.clock() > begun + BUSY_SECONDS:  # a client that is gone must not be charged

@@ -128,8 +128,8 @@ def require_spool(root: Path) -> None:
 
 def _free_folders(root: Path) -> Iterator["Folder"]:
     """Lock and return every folder that no running desk has locked."""
-    ours = (each for each in root.iterdir() if _ID.fullmatch(each.name) and each.is_dir())
-    for path in sorted(ours):
+    folders = (path for path in root.iterdir() if _ID.fullmatch(path.name) and path.is_dir())
+    for path in sorted(folders):
         with suppress(BlockingIOError, FileNotFoundError):  # locked, or removed just now
             yield Folder(path)
 
@@ -138,14 +138,15 @@ class Folder:
     """The part of the spool of one desk, locked as long as this object exists."""
 
     def __init__(self, path: Path) -> None:
-        self.id, self._path = path.name, path
+        self.id = path.name
+        self._path = path
         lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         self.unlock = weakref.finalize(self, os.close, lock)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not os.fstat(lock).st_nlink:
             raise FileNotFoundError(path)
-        found = os.pread(lock, len(_HEADER), 0)
-        if not _HEADER.startswith(found):
+        header = os.pread(lock, len(_HEADER), 0)
+        if not _HEADER.startswith(header):
             raise SpoolError(f"spool {path} was made by a later dpgap: use that one")
         os.pwrite(lock, _HEADER, 0)
         self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -167,18 +168,19 @@ class Folder:
         """The answer that a file holds; None if it holds none that is whole, or is not there."""
         try:
             with open(name, "rb", opener=partial(os.open, dir_fd=self.descriptor)) as file:
-                header, _, rest = file.read().partition(b"\n")
+                header, _, content = file.read().partition(b"\n")
         except FileNotFoundError:  # any other failure may go by: the answer may be there
             return None
         if header.startswith(b'{"version":') and header + b"\n" != _HEADER:
             raise SpoolError(
                 f"spool {self._path / name} was written by a later dpgap: use that one"
             )
-        hashed, _, text = rest.decode(errors="replace").rstrip("\n").partition(" ")
-        if hashed != hash_of(text):
+        line = content.decode(errors="replace").rstrip("\n")
+        digest, _, text = line.partition(" ")
+        if digest != hash_of(text):
             return None
-        found: Answer = json.loads(text)
-        return found
+        answer: Answer = json.loads(text)
+        return answer
 
     def drop(self, name: str) -> None:
         """Remove a file."""
@@ -195,7 +197,9 @@ class Slip:
 
     def __init__(self, folder: Folder, name: str = "") -> None:
         """A new file; or the existing file with the name of a reservation."""
-        self._folder, self._name, self._file = folder, name, -1
+        self._folder = folder
+        self._name = name
+        self._file = -1
         if not name:
             self._name = _NEW + secrets.token_hex(8)
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
@@ -209,7 +213,8 @@ class Slip:
     def keep(self, name: str, answer: Answer) -> None:
         """Write the answer to the disk, under this name; after an error, it can be retried."""
         if self._file >= 0:
-            text, directory = canonical(answer), self._folder.descriptor
+            text = canonical(answer)
+            directory = self._folder.descriptor
             _write(self._file, f"{hash_of(text)} {text}\n".encode(), len(_HEADER))
             os.fsync(self._file)
             os.rename(self._name, name, src_dir_fd=directory, dst_dir_fd=directory)
@@ -232,7 +237,8 @@ class Slip:
 def _write(file: int, content: bytes, at: int) -> None:
     while content:
         written = os.pwrite(file, content, at)
-        content, at = content[written:], at + written
+        content = content[written:]
+        at += written
 
 
 def _sync(directory: Path) -> None:
@@ -261,7 +267,8 @@ class Reserved(Exception):  # noqa: N818 - it says what happened
 
     def __init__(self, reservation: LedgerReservation, slip: Slip) -> None:
         super().__init__()
-        self.reservation, self.slip = reservation, slip
+        self.reservation = reservation
+        self.slip = slip
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,17 +296,18 @@ class Reserving(LedgerAccount):
 
     def reserve_for(self, request: Request) -> NoReturn:
         """Raise an error in every case: `Reserved` if the budget covers the request."""
-        slip, name = self.slip(self), self.dataset
+        slip = self.slip(self)
         try:
-            made = LedgerAccount.reserve_for(self, replace(request, extra=self.extra))
+            reservation = LedgerAccount.reserve_for(self, replace(request, extra=self.extra))
         except BaseException:
             slip.drop()
             raise
         try:
-            self.heads.note(made.entry)
+            self.heads.note(reservation.entry)
         except LedgerError:
-            log.error("entry %d of %s: the spool cannot keep its head", made.entry.number, name)
-        raise Reserved(made, slip)
+            number = reservation.entry.number
+            log.error("entry %d of %s: the spool cannot keep its head", number, self.dataset)
+        raise Reserved(reservation, slip)
 
 
 @dataclass(slots=True)
@@ -325,7 +333,7 @@ class Pending:
         return self.reservation.entry
 
     @property
-    def place(self) -> tuple[str, int]:
+    def charge_id(self) -> tuple[str, int]:
         """The budget, and the number of the reservation."""
         return self.entry.dataset, self.entry.number
 
@@ -375,16 +383,18 @@ class Pending:
         except Exception as error:
             self.note("the spool cannot be written, so its answer is only in memory", error)
 
-    def note(self, words: str, error: BaseException | None = None) -> None:
+    def note(self, failure: str, error: BaseException | None = None) -> None:
         """Note a failure. The text of an error may quote data; only the ledger's own is kept."""
-        kind = "" if error is None else f" ({type(error).__name__})"
+        cause = ""
+        if error is not None:
+            cause = f" ({type(error).__name__})"
         if isinstance(error, LedgerError) and error.why:
-            kind = f": it {printable(error.why)}"
-        self._failures.setdefault(words + kind, False)
+            cause = f": it {printable(error.why)}"
+        self._failures.setdefault(failure + cause, False)
 
     def log_failures(self) -> None:
         """Log each noted failure once."""
-        for words, is_logged in self._failures.items():
+        for failure, is_logged in self._failures.items():
             if not is_logged:
-                log.error("entry %d of %s: %s", self.entry.number, self.entry.dataset, words)
-                self._failures[words] = True
+                log.error("entry %d of %s: %s", self.entry.number, self.entry.dataset, failure)
+                self._failures[failure] = True

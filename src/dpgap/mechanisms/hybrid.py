@@ -226,9 +226,12 @@ class HybridTopK(Selecting[Candidates, SelectedItems]):
 
     def cost_for(self, prepared: Candidates) -> Cost:
         """The most that a release of these answers costs: with a δ if their items are unknown."""
+        return self.cost.with_delta(self._delta_for(prepared))
+
+    def _delta_for(self, prepared: Candidates) -> Fraction:
         if not isinstance(prepared, InGroups) or prepared.reach is None:
-            return self.cost
-        return self.cost.with_delta(self.delta(prepared.reach))
+            return Fraction(0)
+        return self.delta(prepared.reach)
 
     def prepare(self, answers: Answers, labels: Labels = None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged.
@@ -249,17 +252,13 @@ class HybridTopK(Selecting[Candidates, SelectedItems]):
         return draw_ranking(program, candidates, int(program.threshold))
 
     def _draw_and_build(self, prepared: Candidates) -> SelectedItems:
-        return self.build(self.draw_paid(prepared).drawn, self.cost_for(prepared))
+        return self.build(self.draw_paid(prepared).drawn, self._delta_for(prepared))
 
-    def winners(self, ranking: Ranking, highest_cost: Cost | None = None) -> Winners:
-        """The drawn winners in the units of answers; such a release can cost `highest_cost`."""
-        if highest_cost is None:
-            highest_cost = self.cost
-        return ranked_winners(self, ranking, highest_cost)
+    def winners(self, ranking: Ranking, delta: Fraction = Fraction(0)) -> Winners:
+        """The drawn winners in the units of answers, for a guarantee with this δ."""
+        return ranked_winners(self, ranking, self.cost.with_delta(delta))
 
-    def build(self, ranking: Ranking, highest_cost: Cost | None = None) -> SelectedItems:
+    def build(self, ranking: Ranking, delta: Fraction = Fraction(0)) -> SelectedItems:
         """The release of what was drawn."""
-        winners = self.winners(ranking, highest_cost)
-        spent = self.cost_of(ranking.leads.size)
-        cost = spent.with_delta(winners.promise.cost.delta)
-        return winners.released(MechanismUsed.of(self), cost)
+        cost = self.cost_of(ranking.leads.size).with_delta(delta)
+        return self.winners(ranking, delta).released(MechanismUsed.of(self), cost)

@@ -143,6 +143,11 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, MeasuredItems]):
             return without_look
         return Cost.worst([without_look, *self.looking.costs], 1)
 
+    def cost_of(self, drawn: Measuring[Any], found: int) -> Cost:
+        if self.looking is None or drawn.route is None:
+            return self.route.cost
+        return self.looking.cost_of(drawn.route)
+
     @property
     def kind(self) -> type[RankedRoute | JointRoute | PaperRoute]:
         """The kind of the route without a look."""
@@ -256,7 +261,7 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, MeasuredItems]):
             found = best.estimates_after_above(
                 selection, measurement, values[None], gaps[None], branches[None]
             )
-            return EstimatedWinners.given(found, measurement.error(values.size))
+            return EstimatedWinners.of_run(found, measurement.error(values.size))
         variance = paper.gap_variances(selection)[branches - 1]
         measured = measurement.variance(branches.size)
         return EstimatedWinners(

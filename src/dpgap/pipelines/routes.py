@@ -219,7 +219,7 @@ class TwoSteps:
             found = route.estimates(winners.gaps, values, drawn.chosen)
         return build(
             self.cost,
-            self.cost_of(route, look, drawn.chosen, values.size),
+            self.cost_of(drawn, values.size),
             self.method,
             steps if look else steps[1:],
             winners,
@@ -238,12 +238,11 @@ class TwoSteps:
         """The most that a release costs."""
         return Cost.composed([("select", self.selection.cost), ("measure", self.measurement.cost)])
 
-    def cost_of(self, route: Any, look: Joint | None, chosen: Any, found: int) -> Cost:
-        """What a release did cost that took this route; without winners nothing is measured."""
-        parts = [] if look is None else [("look", look.cost)]
-        parts.append(("select", route.cost_of_selection(chosen)))
+    def cost_of(self: Any, drawn: Measuring[Any], found: int) -> Cost:
+        """What a release did cost: if nothing was found, nothing was measured."""
+        parts = [("select", self.cost_of_selection(drawn.chosen))]
         if found:
-            parts.append(("measure", route.measurement.cost))
+            parts.append(("measure", self.measurement.cost))
         return Cost.composed(parts)
 
     def cost_of_selection(self: Any, chosen: Any) -> Cost:
@@ -304,7 +303,7 @@ class SelectThenMeasure(TwoSteps, Generic[S, M]):
     def estimates(self, gaps: Floats, values: Floats, chosen: Any) -> EstimatedWinners:
         """The estimates of one run, and their errors."""
         found = self.estimates_of_runs(gaps[None], values[None])
-        return EstimatedWinners.given(found, self.measurement.error(values.size))
+        return EstimatedWinners.of_run(found, self.measurement.error(values.size))
 
 
 class JointRoute(SelectThenMeasure[JointTopK, Joint]):

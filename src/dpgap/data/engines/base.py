@@ -103,11 +103,11 @@ class Engine(ProcessBound, ABC):
         (size,) = {len(column) for column in numbers.values()}
         pads = self.ask(self._pads, list(numbers), size)
         try:
-            pads_by_position = {position: drawn for position, *drawn in self.rows(pads)}
-            masked = [
-                (at, *(number ^ pad for number, pad in zip(row, pads_by_position[at], strict=True)))
-                for at, row in enumerate(zip(*numbers.values(), strict=True))
-            ]
+            pads_by_position = {position: row for position, *row in self.rows(pads)}
+            masked = []
+            for position, row in enumerate(zip(*numbers.values(), strict=True)):
+                pairs = zip(row, pads_by_position[position], strict=True)
+                masked.append((position, *(number ^ pad for number, pad in pairs)))
             yield self.ask(self._unmask, pads, list(numbers), masked)
         finally:
             self.drop(pads)

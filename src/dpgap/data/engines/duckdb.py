@@ -30,7 +30,8 @@ class DuckDB(Engine):
         self._relation = relation
 
     def freeze(self, frame: Lazy) -> Lazy:
-        name, view = fresh_name(), fresh_name()
+        name = fresh_name()
+        view = fresh_name()
         _run(frame.to_native(), f"CREATE TEMP TABLE {name} AS SELECT * FROM {view}", view)
         rows = f"SELECT *, rowid >> {PART_BITS} AS part, rowid AS number FROM {name}"
         return lazy(_run(self._relation, rows).set_alias(name))
@@ -49,23 +50,23 @@ class DuckDB(Engine):
         return lazy(relation.select(f"* REPLACE ({changes})"))
 
     def list_items(self, items: Sequence[str | None] | Sequence[int | None]) -> Lazy:
-        kind = "BIGINT" if any(isinstance(each, int) for each in items) else "VARCHAR"
+        kind = "BIGINT" if any(isinstance(item, int) for item in items) else "VARCHAR"
         nul = secrets.token_hex(8)  # DuckDB takes no NUL in JSON
-        plain = [each.replace("\0", nul) if isinstance(each, str) else each for each in items]
+        plain = [item.replace("\0", nul) if isinstance(item, str) else item for item in items]
         text = json.dumps(plain, ensure_ascii=False).replace("'", "''")
-        item = f"unnest(CAST('{text}'::JSON AS {kind}[]))"
+        value = f"unnest(CAST('{text}'::JSON AS {kind}[]))"
         if nul in text:
-            item = f"replace({item}, '{nul}', chr(0))"
+            value = f"replace({value}, '{nul}', chr(0))"
         position = f"unnest(range({len(items)})) AS position"
-        return lazy(_run(self._relation, f"SELECT {item} AS item, {position}"))
+        return lazy(_run(self._relation, f"SELECT {value} AS item, {position}"))
 
     def shuffled(self, frame: Lazy, salt: str) -> Lazy:
         return lazy(frame.to_native().order(f"md5(concat('{salt}', item))"))
 
     def keep_few(self, frame: Lazy, cells: Sequence[str], most: int, key: str) -> Lazy:
-        own = ", ".join(f'"{name}"' for name in cells)
+        names = ", ".join(f'"{name}"' for name in cells)
         # The outer hash makes all orders of a unit's cells equally likely.
-        order = f"hash(hash('{key}', {len(cells)}, unit, {own})), {own}"
+        order = f"hash(hash('{key}', {len(cells)}, unit, {names})), {names}"
         rank = f"dense_rank() OVER (PARTITION BY unit ORDER BY {order}) AS rank"
         ranked = frame.to_native().project(f"*, {rank}").filter(f"rank <= {most}")
         return lazy(ranked.project("* EXCLUDE (rank)"))

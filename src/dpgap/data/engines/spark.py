@@ -73,7 +73,8 @@ class Spark(Engine):
         return [tuple(row) for row in native.collect()]
 
     def _batches(self, frame: Lazy, size: int) -> Iterator[Batch]:
-        rows, names = frame.to_native().toLocalIterator(), frame.to_native().columns
+        rows = frame.to_native().toLocalIterator()
+        names = frame.to_native().columns
         while batch := list(islice(rows, size)):
             yield dict(zip(names, map(_array, zip(*batch, strict=True)), strict=True))
 
@@ -110,7 +111,8 @@ class Spark(Engine):
     @contextmanager
     def _quiet_driver(self) -> Iterator[None]:
         log4j = self._session.sparkContext._jvm.org.apache.logging.log4j
-        context, name = log4j.LogManager.getContext(False), "org.apache.spark"
+        context = log4j.LogManager.getContext(False)
+        name = "org.apache.spark"
         loggers = context.getConfiguration().getLoggers()
         before = loggers.get(name).getLevel() if loggers.containsKey(name) else None
         log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
