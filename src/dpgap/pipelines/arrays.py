@@ -261,7 +261,7 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, MeasuredItems]):
             found = best.estimates_after_above(
                 selection, measurement, values[None], gaps[None], branches[None]
             )
-            return EstimatedWinners.given(found, measurement.error(values.size))
+            return EstimatedWinners.of_run(found, measurement.error(values.size))
         variance = paper.gap_variances(selection)[branches - 1]
         measured = measurement.variance(branches.size)
         return EstimatedWinners(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,7 +52,10 @@ class ExpectedPrecision:
     def __init__(self, k: int, n: int, ranks: tuple[int, ...]) -> None:
         # Ranks up to k in cells, finest at both ends, and how many ranks each cell has.
         ends = np.geomspace(1, k, _TOP_CELLS // 2).round().astype(np.int64)
-        top = np.arange(1, k + 1) if k <= _TOP_CELLS else np.unique([*ends, *(k + 1 - ends)])
+        if k <= _TOP_CELLS:
+            top = np.arange(1, k + 1)
+        else:
+            top = np.unique(np.concatenate([ends, k + 1 - ends]))
         borders = np.append((top[1:] + top[:-1]) // 2, k)
         top_sizes = np.diff(borders, prepend=0).astype(np.float64)
         # The first and the last ranks of cells from k + 1 to n; farther cells are wider.
@@ -60,15 +63,16 @@ class ExpectedPrecision:
         high = k + np.unique(np.append(steps, n - k))
         low = np.append(k + 1, high[:-1] + 1)
         # The logarithm of the number of sets with this first rank left out and this lowest cell.
-        kept = (top - 1)[:, None]
-        upto = _log_choose(high - kept - 1, k - kept)
-        before = _log_choose(low - kept - 2, k - kept)
+        kept_ranks = (top - 1)[:, None]
+        upto = _log_choose(high - kept_ranks - 1, k - kept_ranks)
+        before = _log_choose(low - kept_ranks - 2, k - kept_ranks)
         inside = upto + np.log1p(-np.exp(np.minimum(before - upto, -1e-12)))
         log_sizes = inside + np.log(top_sizes)[:, None]
         # The share of a set's members that is right: the ranks kept, and a part of those between.
-        between = (low + high) / 2 - kept - 2
-        by_chance = (k - kept - 1) ** 2 / np.maximum(between, 1.0)
-        right = np.minimum((kept + np.where(between > 0, by_chance, 0.0)) / k, (k - 1) / k)
+        between = (low + high) / 2 - kept_ranks - 2
+        by_chance = (k - kept_ranks - 1) ** 2 / np.maximum(between, 1.0)
+        right_ranks = kept_ranks + np.where(between > 0, by_chance, 0.0)
+        right = np.minimum(right_ranks / k, (k - 1) / k)
         self._k = k
         self._log_sizes = log_sizes.ravel().astype(np.float32)
         self._right = np.stack([np.ones(right.size), right.ravel()], axis=1).astype(np.float32)
@@ -92,27 +96,28 @@ class ExpectedPrecision:
 
         A rate is 1/scale of the noise, in units of the sensitivity.
         """
-        at = _counts(looks, self._weights)
+        on_curve = _counts(looks, self._weights)
         # Counts of the top cells and then the low cells, and the lead of rank k.
-        top, border, first, last = np.split(at, self._parts, axis=1)
+        top, border, first, last = np.split(on_curve, self._parts, axis=1)
         counts = np.concatenate([top, 0.5 * (first + last)], axis=1)
         lead = border[:, 0] - border[:, 1]
         return self._as_set(counts, lead, set_rates), self._as_ranked(counts, rank_rate)
 
     def _as_set(self, counts: Floats, lead: Floats, rates: Floats) -> Floats:
         """The precision as a set. Weights are logarithms: a class may have e^1000 sets."""
-        top, low = counts[:, : self._cells, None], counts[:, None, self._cells :]
+        top = counts[:, : self._cells, None]
+        low = counts[:, None, self._cells :]
         margins = (0.5 * (low - top)).reshape(1, len(counts), -1)
         rates = rates[:, None]
         logs = margins.astype(np.float32) * rates[:, :, None].astype(np.float32)
         logs += self._log_sizes
-        own = 0.5 * lead * rates
-        most = np.maximum(own, logs.max(axis=-1))
-        logs -= most[:, :, None].astype(np.float32)
+        log_of_top_set = 0.5 * lead * rates
+        largest = np.maximum(log_of_top_set, logs.max(axis=-1))
+        logs -= largest[:, :, None].astype(np.float32)
         others = np.exp(logs, out=logs) @ self._right
-        itself = np.exp(own - most)
-        found: Floats = (itself + others[..., 1]) / (itself + others[..., 0])
-        return found
+        top_set = np.exp(log_of_top_set - largest)
+        precision: Floats = (top_set + others[..., 1]) / (top_set + others[..., 0])
+        return precision
 
     def _as_ranked(self, counts: Floats, rate: float) -> Floats:
         """The precision as a ranking.
@@ -125,11 +130,12 @@ class ExpectedPrecision:
         powers = np.exp(np.minimum(heights, _LARGEST))
         sums = np.cumsum((powers * self._counts)[:, ::-1], axis=1)[:, ::-1][:, : self._cells]
         lifted = self._above[: self._cells] + sums / powers[:, : self._cells]
-        at = np.argmax(lifted >= self._k, axis=1)
-        line = np.log(sums[np.arange(at.size), at] / (self._k - self._above[at]))[:, None]
+        cell = np.argmax(lifted >= self._k, axis=1)
+        sums_below = sums[np.arange(cell.size), cell]
+        line = np.log(sums_below / (self._k - self._above[cell]))[:, None]
         chances = np.exp(np.minimum(heights[:, : self._cells] - line, 0.0))
-        found: Floats = chances @ self._counts[: self._cells] / self._k
-        return found
+        precision: Floats = chances @ self._counts[: self._cells] / self._k
+        return precision
 
 
 expected_precision = lru_cache(maxsize=64)(ExpectedPrecision)
@@ -137,9 +143,9 @@ expected_precision = lru_cache(maxsize=64)(ExpectedPrecision)
 
 
 @without_float_errors
-def _log_choose(among: Integers, chosen: Integers) -> Floats:
-    logs = log_choose(np.maximum(among, chosen), np.broadcast_to(chosen, among.shape))
-    return np.where(among < chosen, -np.inf, logs)
+def _log_choose(n: Integers, k: Integers) -> Floats:
+    logs = log_choose(np.maximum(n, k), np.broadcast_to(k, n.shape))
+    return np.where(n < k, -np.inf, logs)
 
 
 def _counts(looks: Floats, weights: Floats) -> Floats:
@@ -153,14 +159,16 @@ def _weights(places: Floats, ranks: Floats) -> Floats:
 
     Before the first rank looked at the curve is flat.
     """
-    logs, nodes = np.log(np.maximum(places, ranks[0])), np.log(ranks)
+    logs = np.log(np.maximum(places, ranks[0]))
+    nodes = np.log(ranks)
     weights = np.zeros((ranks.size, places.size))
     if ranks.size == 1:
         return weights + 1.0
-    left = np.clip(np.searchsorted(nodes, logs, side="right") - 1, 0, ranks.size - 2)
-    part = (logs - nodes[left]) / (nodes[left + 1] - nodes[left])
-    weights[left, np.arange(places.size)] = 1 - part
-    weights[left + 1, np.arange(places.size)] = part
+    node = np.clip(np.searchsorted(nodes, logs, side="right") - 1, 0, ranks.size - 2)
+    part = (logs - nodes[node]) / (nodes[node + 1] - nodes[node])
+    columns = np.arange(places.size)
+    weights[node, columns] = 1 - part
+    weights[node + 1, columns] = part
     return weights
 
 
@@ -208,35 +216,44 @@ def _fractions(*texts: str) -> tuple[Fraction, ...]:
     return tuple(map(Fraction, texts))
 
 
-_SHARES = _fractions("0.15", "0.2", "0.25", "0.3", "0.4")
 _SOME = Terms(
     look=Fraction("0.05"),
     parts_of_k=_fractions("0", "1/4", "1/2", "1", "5", "25"),
-    set_shares=(*_SHARES, Fraction("0.5")),
+    set_shares=_fractions("0.15", "0.2", "0.25", "0.3", "0.4", "0.5"),
     rank_share=Fraction("0.5"),
     worth=3.75,
 )
 _FEW = Terms(
     look=Fraction("0.012"),
     parts_of_k=_fractions("1", "5", "25"),
-    set_shares=(*_SHARES, Fraction("0.45")),
+    set_shares=_fractions("0.15", "0.2", "0.25", "0.3", "0.4", "0.45"),
     rank_share=Fraction("0.49"),
     worth=None,
 )
-_MANY = _SOME._replace(look=Fraction("0.08"), set_shares=(*_SHARES, *_fractions("0.5", "0.53")))
+_MANY = _SOME._replace(
+    look=Fraction("0.08"),
+    set_shares=_fractions("0.15", "0.2", "0.25", "0.3", "0.4", "0.5", "0.53"),
+)
 """With more winners, a longer look costs less error."""
 _NEARLY_CERTAIN = 0.99
 
 
 def terms_for(k: int) -> Terms:
     """The constants for k winners; k is at least 2."""
-    return _MANY if k >= 20 else _SOME if k >= 10 else _FEW
+    if k >= 20:
+        return _MANY
+    if k >= 10:
+        return _SOME
+    return _FEW
 
 
 def ranks_for(k: int, n: int) -> tuple[int, ...]:
     """The ranks of the look, counted from 1, for n answers."""
-    parts = terms_for(k).parts_of_k
-    return tuple(sorted({min(max(math.floor(part * k + Fraction(1, 2)), 1), n) for part in parts}))
+    ranks = set()
+    for part in terms_for(k).parts_of_k:
+        rounded = math.floor(part * k + Fraction(1, 2))
+        ranks.add(min(max(rounded, 1), n))
+    return tuple(sorted(ranks))
 
 
 @lru_cache(maxsize=64)
@@ -246,23 +263,28 @@ def places_around(law: ShellNoise, count: int) -> Floats:
     Sizes are quantiles of the gamma law of the largest coordinate. The other coordinates follow a
     sequence that fills the cube evenly. Each coordinate is the largest in turn.
     """
-    parts, powers = (np.arange(count) + 0.5) / count, np.arange(law.dimension)[:, None]
+    parts = (np.arange(count) + 0.5) / count
+    powers = np.arange(law.dimension)[:, None]
     logs = np.cumsum(np.log(np.maximum(powers, 1)), axis=0)  # of factorials
-    low, largest = np.zeros(count), np.full(count, 10.0 * law.dimension + 50)
+    low = np.zeros(count)
+    largest = np.full(count, 10.0 * law.dimension + 50)
     for _ in range(60):  # by halving
         middle = (low + largest) / 2
         is_below = 1 - np.exp(powers * np.log(middle) - logs - middle).sum(axis=0) < parts
-        low, largest = np.where(is_below, middle, low), np.where(is_below, largest, middle)
+        low = np.where(is_below, middle, low)
+        largest = np.where(is_below, largest, middle)
     points = _evenly(count, law.dimension)
     order = np.argsort(_evenly(count, law.dimension + 1)[:, -1], kind="stable")
     rows = np.arange(count)
     turn = rows % law.dimension
-    sign = np.where(rows // law.dimension % 2 == 0, 1.0, -1.0) if law.signed else 1.0
+    sizes = largest[order, None] * float(law.scale)
     if law.signed:
         points = 2 * points - 1
-    points[rows, turn] = sign
-    points *= largest[order, None] * float(law.scale)
-    return points if law.signed else points[:, 1:] - points[:, :1]
+        points[rows, turn] = np.where(rows // law.dimension % 2 == 0, 1.0, -1.0)
+        return points * sizes
+    points[rows, turn] = 1.0
+    points *= sizes
+    return points[:, 1:] - points[:, :1]
 
 
 def _evenly(count: int, dimension: int) -> Floats:
@@ -282,13 +304,15 @@ class Rule:
         look = looking.measurement
         self.ranks = ranks_for(looking.k, n)
         # The scale of noise that costs ε: sensitivity/ε.
-        self.unit = float((1 if looking.monotonic else 2) * look.sensitivity / looking.epsilon)
+        moves = 1 if looking.monotonic else 2
+        self.unit = float(moves * look.sensitivity / looking.epsilon)
         self._k = looking.k
         self._worth = looking.terms.worth
         # Errors of a look, spread evenly; and how far below 0 an answer surely is.
         self.places = places_around(look.law(len(self.ranks)), _PLACES)
         self._certain = _CERTAINLY * float(self.places.std())
-        self._set_rates = _CAUTION * np.array([*map(float, looking.terms.set_shares)])
+        set_shares = [float(share) for share in looking.terms.set_shares]
+        self._set_rates = _CAUTION * np.array(set_shares)
         self._rank_rate = float(looking.terms.rank_share) / looking.k
         self._precision = expected_precision(looking.k, n, self.ranks)
 
@@ -299,8 +323,8 @@ class Rule:
         """
         rows = max(1, _AT_ONCE // (_PLACES * self._k))
         if len(looks) > rows:
-            parts = [self.decide(looks[at : at + rows]) for at in range(0, len(looks), rows)]
-            return np.concatenate(parts)
+            starts = range(0, len(looks), rows)
+            return np.concatenate([self.decide(looks[start : start + rows]) for start in starts])
         # The precision at each point around each look: as a set for each share, and ranked.
         lowest = looks.min(axis=1, keepdims=True)
         # Counts end at 0; answers that are certainly below 0 end at a lower bound from the look.
@@ -313,20 +337,18 @@ class Rule:
         as_ranked = as_ranked.reshape(-1, _PLACES)
         mean = as_set.sum(axis=2) / _PLACES
         share = (mean >= mean.max(axis=0) - _AS_GOOD).argmax(axis=0)
-        chosen = as_set[share, np.arange(share.size)]
+        precision = as_set[share, np.arange(share.size)]
         if self._worth is None:
-            takes_set = chosen.min(axis=1) >= _NEARLY_CERTAIN
+            takes_set = precision.min(axis=1) >= _NEARLY_CERTAIN
         else:
-            gain = chosen - as_ranked
-            lost = np.maximum(-gain, 0.0).sum(axis=1)
-            takes_set = np.maximum(gain, 0.0).sum(axis=1) >= self._worth * lost
+            difference = precision - as_ranked
+            gain = np.maximum(difference, 0.0).sum(axis=1)
+            loss = np.maximum(-difference, 0.0).sum(axis=1)
+            takes_set = gain >= self._worth * loss
         return np.where(takes_set, 1 + share, 0)
 
 
 # --------------------------------------------------------------------------------------------------
-
-
-_KINDS: tuple[type[RankedRoute | JointRoute], ...] = (RankedRoute, JointRoute)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -353,10 +375,6 @@ class LookFirst:
                     f"which looks with {float(terms.look)} of ε first"
                 )
             terms = terms._replace(set_shares=(share,), rank_share=share)
-        # The look uses the grid of the answers: it needs no finer grid.
-        grid = Grid(claims.grid)
-        kind = CountHull if claims.monotonic else Cube
-        same_way: dict[str, Any] = {"monotonic": True} if claims.monotonic else {}
         looking = cls(
             k=claims.k,
             epsilon=claims.epsilon,
@@ -364,12 +382,7 @@ class LookFirst:
             sensitivity=claims.sensitivity,
             grid=claims.grid,
             terms=terms,
-            measurement=kind(
-                split(claims.epsilon, terms.look)[0],
-                sensitivity=grid.up(claims.sensitivity) * grid.step,
-                grid=claims.grid,
-                **same_way,
-            ),
+            measurement=_look_at(claims, split(claims.epsilon, terms.look)[0]),
         )
         looking._require_scales()
         return looking
@@ -385,14 +398,14 @@ class LookFirst:
         for share in self.terms.set_shares:
             require_scale(moved / share)
         for share in self.shares:
-            require_scale(Joint.finer * unit / self._left(share))
+            require_scale(Joint.finer * unit / self._share_to_measure(share))
 
     @property
     def shares(self) -> tuple[Fraction, ...]:
         """The share of ε that selects, on each route: first the ranking's, then those of sets."""
         return (self.terms.rank_share, *self.terms.set_shares)
 
-    def _left(self, share: Fraction) -> Fraction:
+    def _share_to_measure(self, share: Fraction) -> Fraction:
         """The share of ε that the look, and a selection with this share, leave for measuring."""
         return 1 - self.terms.look - share
 
@@ -400,7 +413,9 @@ class LookFirst:
     def route(self, number: int) -> RankedRoute | JointRoute:
         """The route of this number: 0 ranks the winners, the others choose a set."""
         _, to_select, to_measure = split(self.epsilon, self.terms.look, self.shares[number])
-        return _KINDS[number > 0].of(self, to_select, to_measure)
+        if number == 0:
+            return RankedRoute.of(self, to_select, to_measure)
+        return JointRoute.of(self, to_select, to_measure)
 
     @remembered
     def cost_of(self, number: int) -> Cost:
@@ -440,3 +455,12 @@ class LookFirst:
     def rule(self, n: int) -> Rule:
         """The rule for n answers; n is more than the number of winners."""
         return Rule(self, n)
+
+
+def _look_at(claims: Claims, epsilon: Fraction) -> Joint:
+    """The measurement of a look. It uses the grid of the answers: it needs no finer grid."""
+    grid = Grid(claims.grid)
+    sensitivity = grid.up(claims.sensitivity) * grid.step
+    if claims.monotonic:
+        return CountHull(epsilon, sensitivity=sensitivity, grid=claims.grid, monotonic=True)
+    return Cube(epsilon, sensitivity=sensitivity, grid=claims.grid)

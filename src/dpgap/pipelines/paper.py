@@ -30,16 +30,17 @@ class EstimatedWinners(NamedTuple):
     """The error of measurements, if `errors` are about something else."""
 
     @classmethod
-    def given(cls, found: Estimates, error: MeasurementError) -> Self:
-        """Estimates given the selection; intervals use the measurement, which is independent."""
-        return cls(found.means[0], found.variances[0], "measurements", (error,))
+    def of_run(cls, runs: Estimates, error: MeasurementError) -> Self:
+        """Those of the first run; intervals use the measurement, independent of the selection."""
+        return cls(runs.means[0], runs.variances[0], "measurements", (error,))
 
 
 def estimates_after_top_k(
     selection: NoisyTopK, measurement: Laplace, measurements: Floats, gaps: Floats
 ) -> Estimates:
     """Estimates and their variances; with many runs, each row is one run."""
-    k, ratio = selection.k, variance_ratio(selection, measurement)
+    k = selection.k
+    ratio = variance_ratio(selection, measurement)
     if gaps.shape[-1] == k - 1 and k > 1:
         gaps = gaps.copy()
         gaps[..., -1] += Grid(selection.grid).width / 2  # floored leads, and an exact one
@@ -57,22 +58,23 @@ def top_k_error(selection: NoisyTopK, measurement: Laplace) -> MeasurementError 
     """The error of the BLUE: these multiples of independent draws, and of half steps."""
     if selection.k == 1:
         return measurement.error(1)
-    k, ratio = selection.k, variance_ratio(selection, measurement)
-    whole = k * (1 + ratio)
-    measuring = float(measurement.law_in_steps(k).scale) / whole
-    selecting = float(selection.in_steps().law.scale) / whole
+    k = selection.k
+    ratio = variance_ratio(selection, measurement)
+    divisor = k * (1 + ratio)
+    measuring = float(measurement.law_in_steps(k).scale) / divisor
+    selecting = float(selection.in_steps().law.scale) / divisor
     terms = (
         (measuring * (1 + ratio * k), 1),
         (measuring, k - 1),
         (selecting * (k - 1), 1),
         (selecting, k - 1),
     )
-    floored = (1 + ratio * k + 3 * (k - 1)) / whole / 2
+    floored = (1 + ratio * k + 3 * (k - 1)) / divisor / 2
     return LaplaceSum(terms, floored, Grid(selection.grid).step)
 
 
 def gap_variances(selection: SparseVector) -> Floats:
-    """The whole variance of a gap, for each branch."""
+    """The variance of a gap, for each branch: that of both noises."""
     program = selection.in_steps()
     of_branch = np.array([branch.law.floor_variance for branch in program.every_branch])
     variances: Floats = of_branch + program.threshold_law.floor_variance
@@ -83,16 +85,17 @@ def above_errors(
     selection: SparseVector, measurement: Laplace, branches: Integers
 ) -> tuple[LaplaceSum, ...]:
     """The error of each estimate: a weighted mean of its measurement's noise and its gap's."""
-    program, variances = selection.in_steps(), gap_variances(selection)
+    program = selection.in_steps()
+    variances = gap_variances(selection).tolist()
     measuring = float(measurement.law_in_steps(branches.size).scale)
     measured = measurement.variance(branches.size)
     errors = []
-    for each, variance in zip(program.every_branch, variances.tolist(), strict=True):
-        of_gap = measured / (measured + variance)
+    for branch, variance in zip(program.every_branch, variances, strict=True):
+        weight = measured / (measured + variance)
         terms = (
-            (measuring * (1 - of_gap), 1),
-            (float(each.law.scale) * of_gap, 1),
-            (float(program.threshold_law.scale) * of_gap, 1),
+            (measuring * (1 - weight), 1),
+            (float(branch.law.scale) * weight, 1),
+            (float(program.threshold_law.scale) * weight, 1),
         )
-        errors.append(LaplaceSum(terms, (1 + of_gap) / 2, Grid(selection.grid).step))
-    return tuple(errors[branch - 1] for branch in branches.tolist())
+        errors.append(LaplaceSum(terms, (1 + weight) / 2, Grid(selection.grid).step))
+    return tuple(errors[number - 1] for number in branches.tolist())

@@ -303,7 +303,7 @@ class SelectThenMeasure(TwoSteps, Generic[S, M]):
     def estimates(self, gaps: Floats, values: Floats, chosen: Any) -> EstimatedWinners:
         """The estimates of one run, and their errors."""
         found = self.estimates_of_runs(gaps[None], values[None])
-        return EstimatedWinners.given(found, self.measurement.error(values.size))
+        return EstimatedWinners.of_run(found, self.measurement.error(values.size))
 
 
 class JointRoute(SelectThenMeasure[JointTopK, Joint]):
