@@ -119,16 +119,23 @@ def _with_options(message: str, command: Any) -> str:
     "needs" or "has". Settings in Python become options: unit='row' becomes --unit row.
     """
     parameters: list[Any] = getattr(command, "params", [])
-    options: dict[str, str] = {it.name: it.opts[0] for it in parameters if "-" in it.opts[0][:1]}
+    options: dict[str, str] = {}
+    for parameter in parameters:
+        flag = parameter.opts[0]
+        if flag.startswith("-"):
+            options[parameter.name] = flag
 
-    def stated(found: re.Match[str]) -> str:
-        return f"{options[found[1]]} {found[3]}" if found[1] in options else found[0]
+    def with_value(match: re.Match[str]) -> str:
+        if match[1] not in options:
+            return match[0]
+        return f"{options[match[1]]} {match[3]}"
 
-    def named(found: re.Match[str]) -> str:
-        is_argument = found.start() < end or "_" in found[0]
-        return options.get(found[0], found[0]) if is_argument else found[0]
+    def named(match: re.Match[str]) -> str:
+        if match.start() < end or "_" in match[0]:
+            return options.get(match[0], match[0])
+        return match[0]
 
-    message = _SET.sub(stated, message)
+    message = _SET.sub(with_value, message)
     head = _SUBJECTS.match(message)
     end = head.end() if head else 0
     return _ARGUMENT.sub(named, message)
@@ -136,8 +143,8 @@ def _with_options(message: str, command: Any) -> str:
 
 def say_error(message: str) -> None:
     """Print an error in one line. Further lines are indented, so no data can forge an error."""
-    shown = _INDENTED.join(map(printable, message.split(_INDENTED)))
-    typer.echo(f"dpgap: {shown}", err=True)
+    lines = _INDENTED.join(map(printable, message.split(_INDENTED)))
+    typer.echo(f"dpgap: {lines}", err=True)
 
 
 def _say_usage(error: Any) -> None:
@@ -145,10 +152,11 @@ def _say_usage(error: Any) -> None:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return
-    said = " ".join(error.format_message().split()).removesuffix(".")
-    said = re.sub("^[A-Z](?=[a-z]* )", lambda first: first[0].lower(), said)
+    message = " ".join(error.format_message().split()).removesuffix(".")
+    message = re.sub("^[A-Z](?=[a-z]* )", lambda first: first[0].lower(), message)
     command = "dpgap" if error.ctx is None else error.ctx.command_path
-    say_error(f"{_with_options(said, error.ctx and error.ctx.command)} (see {command} --help)")
+    message = _with_options(message, error.ctx and error.ctx.command)
+    say_error(f"{message} (see {command} --help)")
 
 
 @contextmanager

@@ -33,9 +33,9 @@ def desk(
             f"the desk needs FastAPI and Uvicorn: {how_to_get('desk')}"
         ) from None
     if token:
-        made = new_token()
-        typer.echo(f"for the person: {made}")
-        typer.echo(f'for the file:   tokens = ["{hash_of_token(made)}"]')
+        secret = new_token()
+        typer.echo(f"for the person: {secret}")
+        typer.echo(f'for the file:   tokens = ["{hash_of_token(secret)}"]')
         return
     if file is None:
         raise ValueError("the steward's file must be given")
@@ -48,8 +48,8 @@ def desk(
                 say_error(f"note: {exposed}: `chmod 600` keeps it to its owner")
             require_hosts(listed, host)
             missing, texts = check_desk(listed) if check else ([], [])
-            for words in (*other_amounts(listed), *texts):
-                say_error(f"note: {words}")
+            for remark in [*other_amounts(listed), *texts]:
+                say_error(f"note: {remark}")
             if check:
                 typer.echo(printable(f"{file}: nothing is wrong"))
                 if missing:

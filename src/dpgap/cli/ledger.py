@@ -3,9 +3,11 @@
 import csv
 import io
 import json as json_format
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -27,23 +29,25 @@ if TYPE_CHECKING:
 
 
 _TEXTS = "dataset number at person actor kind reservation purpose reason key who".split()
-_NUMBERS = ("epsilon", "delta", "total", "spent", "reserved", "remaining")
+_NUMBERS = ["epsilon", "delta", "total", "spent", "reserved", "remaining"]
 
 
 def to_csv(books: "list[list[Entry]]") -> str:
     """CSV with a row for each entry: decimals for people, and the exact charge; no formulas."""
     from dpgap.exact.parameters import approximately
 
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow([*_TEXTS, *_NUMBERS, "exact epsilon", "hash"])
-    for entry in (each for book in books for each in book):
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow(_TEXTS + _NUMBERS + ["exact epsilon", "hash"])
+    for entry in chain.from_iterable(books):
         row = [in_a_cell(getattr(entry, name)) for name in _TEXTS]
         for name in _NUMBERS:
             number = getattr(entry, name)
             row.append("" if number is None else approximately(number, 12))
-        writer.writerow([*row, in_a_cell(str(entry.epsilon)), entry.hash])
-    return out.getvalue()
+        row.append(in_a_cell(str(entry.epsilon)))
+        row.append(entry.hash)
+        writer.writerow(row)
+    return file.getvalue()
 
 
 # --------------------------------------------------------------------------------------------------
@@ -59,6 +63,8 @@ Total = Annotated[str, "The total for all releases, exact."]
 Delta = Annotated[str | None, "The total δ for all releases, exact."]
 
 _SHOWN = "number kind reservation epsilon delta purpose reason person actor who at key hash".split()
+_OPEN = ("number", "at", "person", "purpose", "key")
+_FACTS = ("table", "unit", "neighbours")
 _COST = ("epsilon", "rho", "delta")
 _LIMIT = ("currency", "amount", "delta")
 _HEAD = ("dataset", "number", "at", "hash")
@@ -87,8 +93,10 @@ class Act(NamedTuple):
 
     def tell(self, last: "Entry") -> None:
         """Print the entry that was written, and the balance of the budget."""
-        summary = json_format.dumps(_summary([last], last), indent=2)
-        typer.echo(summary if self.json else _words([last], last))
+        if self.json:
+            typer.echo(json_format.dumps(_summary([last], last), indent=2))
+        else:
+            typer.echo(_budget_in_words([last], last))
 
 
 class Facts(NamedTuple):
@@ -99,8 +107,8 @@ class Facts(NamedTuple):
     neighbours: Annotated[str | None, "How neighbours differ: add-or-remove, or replace."] = None
     beside: Annotated[str | None, "The data set with a budget for the same table and unit."] = None
 
-    def stated(self) -> dict[str, Any]:
-        """The stated facts, with the address and the columns of the table."""
+    def arguments(self) -> dict[str, Any]:
+        """The facts as a budget states them, with the address and the columns of the table."""
         if self.table is None:
             return self._asdict()
         from dpgap.data.counts import table_facts
@@ -134,23 +142,21 @@ class Written(NamedTuple):
         month, start, end = self[:3]
         if month is not None and (start or end):
             raise ValueError("state either --month or --from and --to, not both")
-        stated = {"in": month, "from": start, "to": end}
-        words = " ".join(f"{word} {day}" for word, day in stated.items() if day)
+        ends = {"in": month, "from": start, "to": end}
+        phrase = " ".join(f"{preposition} {day}" for preposition, day in ends.items() if day)
         if month is not None:
             try:
                 first = date.fromisoformat(f"{month}-01")
                 until = (first + timedelta(31)).replace(day=1)
             except (ValueError, OverflowError):
                 raise ValueError(f"month must be a month such as 2026-10, not {month!r}") from None
-            return {"since": str(first), "until": str(until)}, words
+            return {"since": str(first), "until": str(until)}, phrase
         since = start and require_day("start", start)
         last = end and date.fromisoformat(require_day("end", end))
         if since and last and since > str(last):
             raise ValueError("--from must not be later than --to")
-        return {
-            "since": since,
-            "until": last and str(min(last, date(9999, 12, 30)) + timedelta(1)),
-        }, words
+        day_after = last and str(min(last, date(9999, 12, 30)) + timedelta(1))
+        return {"since": since, "until": day_after}, phrase
 
     def write(self, text: str, ledger: str) -> None:
         """Write the text to the file, which is not the ledger; or print it."""
@@ -169,8 +175,11 @@ class Written(NamedTuple):
 @ledger_app.add
 def create(act: Act, epsilon: Total, facts: Facts, delta: Delta = None) -> None:
     """Open a budget for a data set that has none yet, and state the table that it is for."""
-    said = facts.stated() | {"delta": delta or 0, "reason": act.reason}
-    act.tell(_opened(act.ledger).create(act.dataset, epsilon, **said).balance)
+    arguments = facts.arguments()
+    account = _opened(act.ledger).create(
+        act.dataset, epsilon, delta=delta or 0, reason=act.reason, **arguments
+    )
+    act.tell(account.balance)
 
 
 @ledger_app.add
@@ -182,31 +191,23 @@ def show(
 ) -> None:
     """Print open reservations, totals, the last entries, and the head: note it elsewhere."""
     store = _opened(ledger)
-    stewards = list(map(store.steward, store.datasets() if dataset is None else [dataset]))
-    few = None if all or json else _FEW
-    books = [(store.entries(it.dataset, last=few), it.balance_of("").last) for it in stewards]
+    names = store.datasets() if dataset is None else [dataset]
+    limit = None if all or json else _FEW
+    texts = []
+    summaries = []
+    for steward in list(map(store.steward, names)):
+        book = store.entries(steward.dataset, last=limit)
+        balance = steward.balance_of("").last
+        if json:
+            summaries.append(_summary(book, balance) | _details(steward))
+        else:
+            texts.append(_budget_in_words(book, balance, limit, steward))
     if not json:
-        texts = [
-            _words(book, now, few, steward)
-            for steward, (book, now) in zip(stewards, books, strict=True)
-        ]
         typer.echo("\n\n".join(texts) or "The ledger has no data sets yet.")
-        return
-    shown = []
-    for steward, (book, now) in zip(stewards, books, strict=True):
-        period = steward.period()
-        people = [_person(entry) for entry in store.people(now.dataset)]
-        more: dict[str, Any] = {"people": people, "beside": store.beside(now.dataset)}
-        more["open"] = [
-            {name: getattr(it, name) for name in ("number", "at", "person", "purpose", "key")}
-            | {"epsilon": str(it.epsilon)}
-            for it in steward.stale()
-        ]
-        if period is not None:
-            amounts = period._asdict().items()
-            more["period"] = {name: str(amount) for name, amount in amounts}
-        shown.append(_summary(book, now) | more)
-    typer.echo(json_format.dumps({"datasets": shown} if dataset is None else shown[0], indent=2))
+    elif dataset is None:
+        typer.echo(json_format.dumps({"datasets": summaries}, indent=2))
+    else:
+        typer.echo(json_format.dumps(summaries[0], indent=2))
 
 
 @ledger_app.add
@@ -236,7 +237,8 @@ def verify(
         store = _opened(ledger or "")
         with suppress(UnreadableEntry):  # this is a flaw that is found below
             last = store.heads(dataset)
-        flaws, notes = store.verify(dataset, head=noted), list(map(_intact, last))
+        flaws = store.verify(dataset, head=noted)
+        notes = list(map(_intact, last))
     else:
         try:
             flaws, notes = verify_export(_export_in(file), head=noted)
@@ -245,20 +247,21 @@ def verify(
         except ValueError as error:
             raise UsageError(f"{file} cannot be verified: {error}") from None
     if json:
-        said: dict[str, Any] = {"intact": not flaws, "flaws": flaws}
+        report: dict[str, Any] = {"intact": not flaws, "flaws": flaws}
         if file is None:
-            said["heads"] = [{name: getattr(it, name) for name in _HEAD} for it in last]
+            report["heads"] = [_values(entry, _HEAD) for entry in last]
         else:
-            said["unchecked"] = notes
-        typer.echo(json_format.dumps(said, indent=2))
+            report["unchecked"] = notes
+        typer.echo(json_format.dumps(report, indent=2))
     elif not flaws:
         if file is not None:
             notes.insert(0, "Everything in the file is intact.")
         elif not last:
             notes.append("The ledger has no data sets yet.")
         typer.echo("\n".join(map(printable, notes)))
-    for flaw in () if json else flaws:
-        say_error(flaw)
+    if not json:
+        for flaw in flaws:
+            say_error(flaw)
     if flaws:
         raise typer.Exit(1)
 
@@ -335,9 +338,9 @@ def allow(
     delta: Annotated[str | None, "The most δ. Else: unchanged, or the same share as ε."] = None,
 ) -> None:
     """Set how much of the total one person may spend."""
-    known = {it.person for it in _opened(act.ledger).people(act.dataset)}
+    people = {entry.person for entry in _opened(act.ledger).people(act.dataset)}
     act.tell(act.steward.allow(person, epsilon, delta=delta, reason=act.reason))
-    if person not in known:
+    if person not in people:
         say_error(f"note: nobody called {person!r} has asked yet")
 
 
@@ -346,12 +349,17 @@ def bind(
     act: Act, facts: Facts, unbind: Annotated[bool, "Drop facts that are not stated again."] = False
 ) -> None:
     """State which table a budget is for. This replaces what was stated before."""
-    said, held = facts.stated(), _opened(act.ledger).account(act.dataset).facts or {}
-    left_out = (it for it in ("table", "unit", "neighbours") if said[it] is None and held.get(it))
-    lost = ", ".join(f"--{it} {held[it]}" for it in left_out if held[it] != "add-or-remove")
+    arguments = facts.arguments()
+    bound = _opened(act.ledger).account(act.dataset).facts or {}
+    options = []
+    for name in _FACTS:
+        is_left_out = arguments[name] is None and bound.get(name)
+        if is_left_out and bound[name] != "add-or-remove":
+            options.append(f"--{name} {bound[name]}")
+    lost = ", ".join(options)
     if lost and not unbind:
         raise ValueError(f"the budget is for {lost}: state it again, or drop it with --unbind")
-    act.tell(act.steward.bind(**said, reason=act.reason))
+    act.tell(act.steward.bind(**arguments, reason=act.reason))
     if lost:
         say_error(f"note: the budget is no longer for {lost} only: it pays for others, too")
 
@@ -404,10 +412,13 @@ def write_off(
         written = steward.write_off(number, reason=reason)
         typer.echo(f"reservation {number} is written off: {written.charge} counts as spent")
     if not numbers:
-        left = [
-            f"entry {it.number} ({it.person}, {it.at[:10]}, {it.charge})" for it in steward.stale()
+        reservations = [
+            f"entry {reservation.number} ({reservation.person}, {reservation.at[:10]}, "
+            f"{reservation.charge})"
+            for reservation in steward.stale()
         ]
-        typer.echo(printable(f"None was made before {before}. Open: {', '.join(left) or 'none'}."))
+        still_open = ", ".join(reservations) or "none"
+        typer.echo(printable(f"None was made before {before}. Open: {still_open}."))
 
 
 @ledger_app.add
@@ -423,8 +434,9 @@ def archive(
     if entry is not None:
         typer.echo(handed_out(account.document(entry)))
         return
-    book = {each.number: each for each in account.ledger.entries(dataset)}
-    lines = [_line(book[each.reservation or 0], _LONGEST) for each in account.archive()]
+    book = {reservation.number: reservation for reservation in account.ledger.entries(dataset)}
+    numbers = [settlement.reservation or 0 for settlement in account.archive()]
+    lines = [_line(book[number], _LONGEST) for number in numbers]
     typer.echo("\n".join(map(printable, lines)) or "Nothing is archived yet.")
 
 
@@ -437,7 +449,8 @@ def export(
     documents: Annotated[bool, "Add the released documents to the JSON."] = False,
 ) -> None:
     """Write entries as JSON, which `verify` reads without the ledger, or as CSV."""
-    store, (days, _) = _opened(ledger), written.days()
+    store = _opened(ledger)
+    days, _ = written.days()
     csv = csv or (written.out is not None and written.out.suffix.lower() == ".csv")
     if csv and documents:
         raise ValueError("--documents goes into JSON: leave out --csv, and the ending .csv")
@@ -454,9 +467,31 @@ def page(ledger: URL, written: Written, title: PageTitle = None) -> None:
     """Write one HTML page: what was spent, by data set, by person and over time."""
     from dpgap.releases.ledger_page import ledger_page
 
-    store, (days, when) = _opened(ledger), written.days()
+    store = _opened(ledger)
+    days, when = written.days()
     outlines = [store.outline(name, **days) for name in store.datasets()]
     written.write(ledger_page(outlines, when, title, **days), ledger)
+
+
+def _values(entry: "Entry", names: Iterable[str]) -> dict[str, Any]:
+    """The values of an entry with these names."""
+    return {name: getattr(entry, name) for name in names}
+
+
+def _details(steward: "Steward") -> dict[str, Any]:
+    """For programs: who spent, what is open, and the current period of a renewed budget."""
+    store = steward.ledger
+    details: dict[str, Any] = {
+        "people": [_person(entry) for entry in store.people(steward.dataset)],
+        "beside": store.beside(steward.dataset),
+        "open": [
+            _values(entry, _OPEN) | {"epsilon": str(entry.epsilon)} for entry in steward.stale()
+        ],
+    }
+    period = steward.period()
+    if period is not None:
+        details["period"] = {name: str(amount) for name, amount in period._asdict().items()}
+    return details
 
 
 def _person(last: "Entry") -> dict[str, Any]:
@@ -468,54 +503,66 @@ def _person(last: "Entry") -> dict[str, Any]:
     return {"person": last.person, "spent": spent, "allowance": allowance}
 
 
-def _summary(book: "list[Entry]", now: "Entry") -> dict[str, Any]:
+def _summary(book: "list[Entry]", balance: "Entry") -> dict[str, Any]:
     """For programs: the last entries, and the balance of the budget now."""
-    balance = ("total", "spent", "reserved", "remaining")
-    return {
-        "dataset": now.dataset,
-        **{name: str(getattr(now, name)) for name in balance},
-        "delta_total": str(now.granted.delta),
-        "delta_remaining": str(now.left.delta),
-        "closed": now.closed,
-        **({} if now.renewal is None else {"renewal": now.renewal.exact()}),
-        "head": book[-1].hash,
-        "entries": [
-            {name: getattr(entry, name) for name in _SHOWN}
-            | {name: str(getattr(entry, name)) for name in ("epsilon", "delta")}
-            | {"extra": entry.extra}
-            for entry in book
-        ],
-    }
+    summary: dict[str, Any] = {"dataset": balance.dataset}
+    for name in ("total", "spent", "reserved", "remaining"):
+        summary[name] = str(getattr(balance, name))
+    summary["delta_total"] = str(balance.granted.delta)
+    summary["delta_remaining"] = str(balance.left.delta)
+    summary["closed"] = balance.closed
+    if balance.renewal is not None:
+        summary["renewal"] = balance.renewal.exact()
+    summary["head"] = book[-1].hash
+    summary["entries"] = list(map(_entry, book))
+    return summary
+
+
+def _entry(entry: "Entry") -> dict[str, Any]:
+    """For programs: what an entry says."""
+    values = _values(entry, _SHOWN)
+    values["epsilon"] = str(entry.epsilon)
+    values["delta"] = str(entry.delta)
+    values["extra"] = entry.extra
+    return values
 
 
 def _purpose_and_people(store: "Ledger", last: "Entry") -> tuple[list[str], list[str]]:
     """What the budget is for; and one line for each person: spent, and allowance."""
     from dpgap.budget.entries import Balance
 
-    facts, people = store.account(last.dataset).facts or {}, []
-    names = [f"{name} {facts[name]}" for name in ("table", "unit", "neighbours") if facts.get(name)]
+    facts = store.account(last.dataset).facts or {}
+    names = [f"{name} {facts[name]}" for name in _FACTS if facts.get(name)]
     if not facts.get("table"):
         names.insert(0, "any table (--table binds it to one)")
     purpose = [f"for        {', '.join(names)}"]
-    if others := store.beside(last.dataset):
+    others = store.beside(last.dataset)
+    if others:
         purpose.append(f"beside     {', '.join(others)}   (for the same table: their ε add up)")
+    people = []
     for mine in store.people(last.dataset):  # also those who spent nothing
-        most = "none" if mine.allowance is None else str(mine.allowance)
-        amounts = f"spent or reserved {mine.person_spent}; allowance {most}"
+        allowance = "none" if mine.allowance is None else str(mine.allowance)
+        amounts = f"spent or reserved {mine.person_spent}; allowance {allowance}"
         people.append(f"  {mine.person}: {amounts}; left {Balance(last, mine).left}")
-    return purpose, ["", "people", *people] if people else []
+    if people:
+        people[:0] = ["", "people"]
+    return purpose, people
 
 
-def _open_in_words(reservations: "list[Entry]", few: int | None) -> list[str]:
+def _open_in_words(reservations: "list[Entry]", limit: int | None) -> list[str]:
     """A line for each open reservation, the oldest first."""
+    longest = None if limit is None else _LONGEST
     lines = []
-    for it in reservations[:few]:
-        key = "" if it.key is None else f", key {it.key!r}"
-        purpose = _cut(it.purpose, None if few is None else _LONGEST)
-        who = f"entry {it.number}, {_minute(it.at)}, {it.person or it.who}"
-        lines.append(f"open       {who}, {it.charge}{key}: {purpose}")
+    for entry in reservations[:limit]:
+        line = f"open       entry {entry.number}, {_minute(entry.at)}, {entry.person or entry.who}"
+        line += f", {entry.charge}"
+        if entry.key is not None:
+            line += f", key {entry.key!r}"
+        lines.append(f"{line}: {_cut(entry.purpose, longest)}")
     left_out = len(reservations) - len(lines)
-    return [*lines, f"open       {left_out} more: --all shows them"] if left_out else lines
+    if left_out:
+        lines.append(f"open       {left_out} more: --all shows them")
+    return lines
 
 
 def _period_in_words(period: "Period", renewal: "Renewal") -> str:
@@ -529,8 +576,11 @@ def _period_in_words(period: "Period", renewal: "Renewal") -> str:
     return f"{this}: {spent}{reserved}, renews {begins} 00:00 UTC"
 
 
-def _words(
-    book: "list[Entry]", now: "Entry", few: int | None = None, steward: "Steward | None" = None
+def _budget_in_words(
+    book: "list[Entry]",
+    balance: "Entry",
+    limit: int | None = None,
+    steward: "Steward | None" = None,
 ) -> str:
     """For people: the balance of the budget now, and the last entries."""
     from dpgap.exact.parameters import readable_down, readable_up
@@ -538,35 +588,48 @@ def _words(
     purpose: list[str] = []
     people: list[str] = []
     if steward is not None:
-        purpose, people = _purpose_and_people(steward.ledger, now)
+        purpose, people = _purpose_and_people(steward.ledger, balance)
         period = steward.period()
-        if period is not None and now.renewal is not None:
-            purpose.insert(0, _period_in_words(period, now.renewal))
-        purpose = _open_in_words(steward.stale(), few) + purpose
-    renewal, earlier = now.renewal, book[0].number
-    left, total, remaining = now.left.delta, now.granted.delta, readable_down(now.remaining)
-    begun = f"a new period began: its first charge adds {now.amount}, counted here already"
-    lines = [
-        f"data set   {now.dataset}{'   (closed)' if now.closed else ''}",
-        *purpose,
-        f"total      {readable_down(now.total)}",
-        f"spent      {readable_up(now.spent)}",
-        f"reserved   {readable_up(now.reserved)}   (under way or interrupted; counts as spent)",
-        f"remaining  {f'0   (closed; {remaining} was not used)' if now.closed else remaining}",
-        *([f"δ left     {readable_down(left)} of {readable_down(total)}"] if total else []),
-        *([f"renewed    {renewal}; next on {renewal.next}"] if renewal else []),
-        *([f"           {begun}"] if now.hash != book[-1].hash else []),
-        f"head       {book[-1].hash}",
-        *people,
-        "",
-        *([f"  …  {earlier} earlier entries: --all shows them"] if few and earlier else []),
-        *(_line(entry, _LONGEST if few else None) for entry in book),
+        if period is not None and balance.renewal is not None:
+            purpose.insert(0, _period_in_words(period, balance.renewal))
+        purpose = _open_in_words(steward.stale(), limit) + purpose
+    heading = f"data set   {balance.dataset}"
+    remaining = readable_down(balance.remaining)
+    if balance.closed:
+        heading += "   (closed)"
+        remaining = f"0   (closed; {remaining} was not used)"
+    lines = [heading]
+    lines += purpose
+    lines += [
+        f"total      {readable_down(balance.total)}",
+        f"spent      {readable_up(balance.spent)}",
+        f"reserved   {readable_up(balance.reserved)}   (under way or interrupted; counts as spent)",
+        f"remaining  {remaining}",
     ]
+    if balance.granted.delta:
+        delta = readable_down(balance.granted.delta)
+        lines.append(f"δ left     {readable_down(balance.left.delta)} of {delta}")
+    if balance.renewal is not None:
+        lines.append(f"renewed    {balance.renewal}; next on {balance.renewal.next}")
+    if balance.hash != book[-1].hash:
+        lines.append(
+            f"           a new period began: its first charge adds {balance.amount}, counted here "
+            "already"
+        )
+    lines.append(f"head       {book[-1].hash}")
+    lines += people
+    lines.append("")
+    if limit and book[0].number:
+        lines.append(f"  …  {book[0].number} earlier entries: --all shows them")
+    longest = _LONGEST if limit else None
+    lines += [_line(entry, longest) for entry in book]
     return "\n".join(map(printable, lines))
 
 
 def _cut(text: str, longest: int | None) -> str:
-    return text if longest is None or len(text) <= longest else f"{text[: longest - 1]}…"
+    if longest is None or len(text) <= longest:
+        return text
+    return f"{text[: longest - 1]}…"
 
 
 def _minute(at: str) -> str:
@@ -574,18 +637,22 @@ def _minute(at: str) -> str:
 
 
 def _line(entry: "Entry", longest: int | None) -> str:
-    kind, period = entry.kind, entry.period
-    paid_by = entry.extra.get("paid_by", entry.reservation)
-    ended = "" if paid_by is None else f" of {paid_by}"
-    amount = f" {entry.amount}"
-    if kind in ("again", "close", "bind", "renew"):
-        amount = f" {period}" if kind == "renew" else ""
-    concerned = f" for {entry.person}" if kind == "allow" else ""
-    since = f"from {period.since}" if kind == "new-period" and period else ""
-    reason = f" ({entry.reason})" if entry.reason else ""
-    said = f"{entry.purpose}{since}{reason}".strip()
-    said = _cut(said, longest)
+    """One line for people: when an entry was written, by whom, and what it says."""
+    act = entry.kind
+    reservation = entry.extra.get("paid_by", entry.reservation)
+    if reservation is not None:
+        act += f" of {reservation}"
+    if entry.kind == "allow":
+        act += f" for {entry.person}"
+    if entry.kind == "renew":
+        act += f" {entry.period}"
+    elif entry.kind not in ("again", "close", "bind"):
+        act += f" {entry.amount}"
+    purpose = entry.purpose
+    if entry.kind == "new-period" and entry.period is not None:
+        purpose += f"from {entry.period.since}"
+    if entry.reason:
+        purpose += f" ({entry.reason})"
+    purpose = _cut(purpose.strip(), longest)
     at = _minute(entry.at) if longest else entry.at[:19].replace("T", " ")
-    return (
-        f"{entry.number:>5}  {at}  {entry.actor}  {kind}{ended}{concerned}{amount}  {said}".rstrip()
-    )
+    return f"{entry.number:>5}  {at}  {entry.actor}  {act}  {purpose}".rstrip()

@@ -72,9 +72,9 @@ def is_address(name: str | None, options: NamedTuple) -> bool:
         return True
     for field, value in options._asdict().items():
         if value != options._field_defaults[field]:
-            shown = f"-{field}" if len(field) == 1 else f"--{field}"
+            flag = f"-{field}" if len(field) == 1 else f"--{field}"
             raise UsageError(
-                f"{shown} is for your own, named as package.module:name. To use it for a mechanism "
+                f"{flag} is for your own, named as package.module:name. To use it for a mechanism "
                 "of dpgap, write 'own = dpgap.NoisyMax(1)' to a file mine.py, and name mine:own"
             )
     return False
@@ -86,22 +86,25 @@ def prove_addressed(address: str, claimed: Claimed, as_json: bool) -> None:
     from dpgap.proof.addresses import made_at, sample_of
     from dpgap.proof.checker.proving import stated_number
 
-    claimed = claimed._replace(n=3 if claimed.n is None else claimed.n)
-    given = [name for name in ("epsilon", "sensitivity") if getattr(claimed, name) is not None]
+    if claimed.n is None:
+        claimed = claimed._replace(n=3)
+    claims = [name for name in ("epsilon", "sensitivity") if getattr(claimed, name) is not None]
     with _judging("Proving", None, as_json):
         mechanism = made_at(address)
         sample = sample_of(address, mechanism)
-        if isinstance(mechanism, Stepwise) and given:
-            raise UsageError(f"--{given[0]} is not for a Stepwise: {address} states its own")
+        if isinstance(mechanism, Stepwise) and claims:
+            raise UsageError(f"--{claims[0]} is not for a Stepwise: {address} states its own")
         if isinstance(mechanism, Stepwise):
-            proof, many = prove_every(mechanism, ties=claimed.ties), "every n"
+            proof = prove_every(mechanism, ties=claimed.ties)
+            size = "every n"
         else:
-            proof, many = prove(mechanism, **claimed._asdict()), f"n = {claimed.n}"
+            proof = prove(mechanism, **claimed._asdict())
+            size = f"n = {claimed.n}"
         epsilon = stated_number(sample, "epsilon", claimed.epsilon)
     row = json.dumps(
-        {"address": address, "n": many, "epsilon": epsilon} | _of_proof(proof), default=str
+        {"address": address, "n": size, "epsilon": epsilon} | _of_proof(proof), default=str
     )
-    typer.echo(row if as_json else f"{proof}\n{address}: {proof.verdict}, {many}")
+    typer.echo(row if as_json else f"{proof}\n{address}: {proof.verdict}, {size}")
     raise typer.Exit(int(proof.verdict == "REFUTED"))
 
 
@@ -110,13 +113,13 @@ def audit_addressed(address: str, audited: Audited, as_json: bool) -> None:
     from dpgap.proof import audit
     from dpgap.proof.addresses import function_at
 
-    given: dict[str, Any] = audited._asdict() | {"monotonic": audited.monotonic or None}
+    options: dict[str, Any] = audited._asdict() | {"monotonic": audited.monotonic or None}
     with _judging("Auditing", audited.samples, as_json) as update:
         function = function_at(address)
-        result = audit(function, **given, progress=lambda done: update(completed=done))
+        result = audit(function, **options, progress=lambda done: update(completed=done))
     if as_json:
-        found = asdict(result) | {"address": address, "rejected": result.rejected}
-        typer.echo(json.dumps(found, default=str))
+        row = asdict(result) | {"address": address, "rejected": result.rejected}
+        typer.echo(json.dumps(row, default=str))
     else:
         typer.echo(f"{result}\n{address}: {'REJECTED' if result.rejected else 'not rejected'}")
     raise typer.Exit(int(result.rejected))
@@ -133,8 +136,9 @@ def _judging(doing: str, total: int | None, as_json: bool) -> Iterator[Callable[
         except (BadProgram, TypeError, ValueError) as error:
             raise UsageError(str(error)) from None
         except SystemExit:
-            why = "the module or its function ends Python (SystemExit): nothing was judged"
-            raise UsageError(why) from None
+            raise UsageError(
+                "the module or its function ends Python (SystemExit): nothing was judged"
+            ) from None
 
 
 # --------------------------------------------------------------------------------------------------
@@ -152,17 +156,17 @@ def workers() -> int:
 
 
 def _collected(
-    work: Callable[[int], Row], chosen: Sequence[int], doing: str, as_json: bool
+    work: Callable[[int], Row], numbers: Sequence[int], doing: str, as_json: bool
 ) -> Iterator[Row]:
-    """The row of each chosen number, computed on all cores, in the order of the numbers."""
+    """The row of each of these numbers, computed on all cores, in the order of the numbers."""
     from concurrent.futures import ProcessPoolExecutor
 
-    is_alone = workers() == 1 or len(chosen) == 1
+    is_alone = workers() == 1 or len(numbers) == 1
     with (
-        progress(doing, len(chosen), is_quiet=as_json) as update,
+        progress(doing, len(numbers), is_quiet=as_json) as update,
         ProcessPoolExecutor(workers()) as pool,
     ):
-        for row in map(work, chosen) if is_alone else pool.map(work, chosen):
+        for row in map(work, numbers) if is_alone else pool.map(work, numbers):
             update(advance=1)
             yield row
 
@@ -207,10 +211,10 @@ def prove(
         prove_addressed(name, claimed, json)
     from dpgap.proof.cases import cases
 
-    chosen = _chosen(name, [case.name for case in cases()])
+    numbers = _numbers_of(name, [case.name for case in cases()])
     if smt is not None:
         smt.mkdir(parents=True, exist_ok=True)
-    rows = list(_collected(partial(_proved, smt), chosen, "Proving", json))
+    rows = list(_collected(partial(_proved, smt), numbers, "Proving", json))
     _end(rows, list(_proof_lines(rows)), json)
 
 
@@ -227,9 +231,9 @@ def audit(audited: Audited, name: Name = None, json: JSON = False) -> None:
         audit_addressed(name, audited, json)
     from dpgap.proof.cases import audits
 
-    chosen = _chosen(name, [task for task, _ in audits()])
+    numbers = _numbers_of(name, [task for task, _ in audits()])
     rows = []
-    for row in _collected(_audited, chosen, "Auditing", json):
+    for row in _collected(_audited, numbers, "Auditing", json):
         rows.append(row)
         if not json:
             say(_audit_line(row))
@@ -244,9 +248,9 @@ def _end(rows: Sequence[Row], lines: Iterable[str], as_json: bool) -> NoReturn:
         typer.echo(json.dumps(rows, indent=1, default=str))
     else:
         verdicts = Counter(map(_verdict, rows)).items()
-        found = ", ".join(f"{count} {verdict}" for verdict, count in verdicts)
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts)
         judged = f"{wrong} NOT as expected" if wrong else "all as expected"
-        typer.echo("\n".join([*lines, f"{len(rows)} in all: {found}; {judged}."]))
+        typer.echo("\n".join([*lines, f"{len(rows)} in all: {counts}; {judged}."]))
     raise typer.Exit(1 if wrong else 0)
 
 
@@ -268,13 +272,12 @@ def _proved(smt: Path | None, number: int) -> Row:
 
 def _of_proof(proof: Any) -> Row:
     """What every row of a proof has."""
-    said = ("verdict", "condition", "reason", "neighbours", "closed_by")
-    return {
-        **{name: getattr(proof, name) for name in said},
-        "seconds": round(proof.seconds, 4),
-        "counterexample": proof.counterexample and asdict(proof.counterexample),
-        "theorems": {each.theorem.name: each.closed_by for each in proof.closings},
-    }
+    names = ("verdict", "condition", "reason", "neighbours", "closed_by")
+    row = {name: getattr(proof, name) for name in names}
+    row["seconds"] = round(proof.seconds, 4)
+    row["counterexample"] = proof.counterexample and asdict(proof.counterexample)
+    row["theorems"] = {closing.theorem.name: closing.closed_by for closing in proof.closings}
+    return row
 
 
 def _audited(number: int) -> Row:
@@ -282,21 +285,26 @@ def _audited(number: int) -> Row:
     from dpgap.proof.cases import audits
 
     _, task = audits()[number]
-    found = task()
-    least = found.lower_bound if found.lower_bound < 1e300 else None
-    seconds = round(found.seconds, 4)
-    return asdict(found) | {"lower_bound": least, "caught": found.caught, "seconds": seconds}
+    result = task()
+    row = asdict(result)
+    row["lower_bound"] = result.lower_bound if result.lower_bound < 1e300 else None
+    row["caught"] = result.caught
+    row["seconds"] = round(result.seconds, 4)
+    return row
 
 
-def _chosen(name: str | None, names: Sequence[str]) -> list[int]:
-    wanted = (name or "").casefold()
-    exact = [i for i, each_name in enumerate(names) if each_name.casefold() == wanted]
-    chosen = exact or [i for i, each_name in enumerate(names) if wanted in each_name.casefold()]
-    if not chosen:
-        known = "; ".join(dict.fromkeys(names))
-        hint = f" (yours is {':'.join(str(name).rsplit('.', 1))})" if "." in wanted else ""
-        raise UsageError(f"nothing here is called {name!r}{hint}. There are: {known}")
-    return chosen
+def _numbers_of(name: str | None, cases: Sequence[str]) -> list[int]:
+    """The numbers of the cases with this name, or else with this in their name."""
+    part = (name or "").casefold()
+    exact = [number for number, case in enumerate(cases) if case.casefold() == part]
+    numbers = exact or [number for number, case in enumerate(cases) if part in case.casefold()]
+    if not numbers:
+        hint = ""
+        if "." in part:
+            hint = f" (yours is {':'.join(str(name).rsplit('.', 1))})"
+        names = "; ".join(dict.fromkeys(cases))
+        raise UsageError(f"nothing here is called {name!r}{hint}. There are: {names}")
+    return numbers
 
 
 def _verdict(row: Row) -> str:
@@ -325,19 +333,25 @@ def _proof_lines(rows: Sequence[Row]) -> Iterator[str]:
         first = same[0]
         sizes = ", ".join(f"n={row['n']} k={row['k']}" for row in same)
         if len(same) > 2:
-            n, k = (max(row[name] for row in same) for name in ("n", "k"))
+            n = max(row["n"] for row in same)
+            k = max(row["k"] for row in same)
             sizes = f"{len(same)} cases, n≤{n} k≤{k}"
         provers = " ".join(first["closed_by"]) or "z3"
         seconds = f"{sum(row['seconds'] for row in same):.2f} s"
-        why = f": {first['reason']}" if first["verdict"] == "REFUTED" else ""
-        named = f"{_marked(*same)} {first['name']}: {first['variant']}"
-        yield f"{named}; {sizes}; {provers}, {seconds}{why}"
+        line = f"{_marked(*same)} {first['name']}: {first['variant']}"
+        line += f"; {sizes}; {provers}, {seconds}"
+        if first["verdict"] == "REFUTED":
+            line += f": {first['reason']}"
+        yield line
 
 
 def _audit_line(row: Row) -> str:
     verdict = _marked(row)
-    least = "∞" if row["lower_bound"] is None else f"{row['lower_bound']:.3g}"
-    claim = f"{row['bounds']} = {row['claimed']:.3g} claimed, at least {least} found"
-    samples = f"; {row['samples']:,} samples" if row["samples"] else ""
-    chance = "" if row["p_value"] is None else f"; p = {row['p_value']:.2g}"
-    return f"{verdict} {row['name']}: {row['variant']}; {row['source']}; {claim}{samples}{chance}"
+    bound = "∞" if row["lower_bound"] is None else f"{row['lower_bound']:.3g}"
+    claim = f"{row['bounds']} = {row['claimed']:.3g} claimed, at least {bound} found"
+    line = f"{verdict} {row['name']}: {row['variant']}; {row['source']}; {claim}"
+    if row["samples"]:
+        line += f"; {row['samples']:,} samples"
+    if row["p_value"] is not None:
+        line += f"; p = {row['p_value']:.2g}"
+    return line
