@@ -34,6 +34,7 @@ _ARITHMETIC = (
     "dpgap.estimates",
     "dpgap.pipelines.best",
     "dpgap.pipelines.look_first",
+    "dpgap.releases.detail",
     "dpgap.releases.release",
     "dpgap.releases.plain",
 )

@@ -90,11 +90,14 @@ class Request:
         if isinstance(self.about, str):
             return self.about
         try:
-            return _FRACTION.sub(
-                lambda it: readable(Fraction(int(it[1]), int(it[2]))), repr(self.about)
-            )
+            return _FRACTION.sub(_readable_fraction, repr(self.about))
         except ValueError:  # a number of more digits than Python writes
             return type(self.about).__name__
+
+
+def _readable_fraction(match: re.Match[str]) -> str:
+    """A fraction that Python wrote, as people read it."""
+    return readable(Fraction(int(match[1]), int(match[2])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,17 +158,17 @@ class Archive(Account, Protocol):
         """The state of the request with this key; None if it was never charged."""
 
 
-class _Document(Protocol):
+class _Payable(Protocol):
     @property
     def cost(self) -> Cost: ...
     def _to_archive(self) -> str: ...
     def _paid_by(self, reference: Mapping[str, Any], /) -> Self: ...
 
 
-Kept = TypeVar("Kept", bound=_Document)
+Released = TypeVar("Released", bound=_Payable)
 
 
-def pay(account: Account | None, request: Request, draw: Callable[[], Kept]) -> Kept:
+def pay(account: Account | None, request: Request, draw: Callable[[], Released]) -> Released:
     """Reserve what is requested, then draw, then settle what the release did cost.
 
     A release states its cost, with a δ that was spent when the draw began.
@@ -178,29 +181,37 @@ def pay(account: Account | None, request: Request, draw: Callable[[], Kept]) -> 
     reservation = reserved(account, request)
     reference = getattr(reservation, "reference", None)
     release = draw()
-    kept = None if reference is None else release._paid_by(reference)
-    settle(reservation, release.cost, kept)
-    return release if kept is None else kept
+    if reference is None:
+        settle(reservation, release.cost)
+        return release
+    paid_release = release._paid_by(reference)
+    settle(reservation, release.cost, paid_release)
+    return paid_release
 
 
-def settle(reservation: Any, cost: Cost, kept: _Document | None = None) -> None:
+def settle(reservation: Any, cost: Cost, release: _Payable | None = None) -> None:
     """Tell the account what was spent. If this fails, warn; the release is returned anyway."""
     if reservation is None:
         return
     try:
-        if kept is None:
+        if release is None:
             reservation.settle(cost)
         else:
-            reservation.settle(cost, kept._to_archive())
+            reservation.settle(cost, release._to_archive())
         return
-    except Exception as error:  # the words of others may hold anything
-        why = f" ({error})" if type(error).__module__ == "dpgap" else ""
+    except Exception as error:
+        cause = ""
+        if type(error).__module__ == "dpgap":  # the words of others may hold anything
+            cause = f" ({error})"
     # If warnings are errors, the paid release is returned all the same.
     with suppress(Exception):
-        entry = getattr(reservation, "reference", {}).get("entry")  # so none is like another
+        number = getattr(reservation, "reference", {}).get("entry")
+        entry = ""
+        if number:  # so no warning is like another
+            entry = f", as entry {number}"
         warnings.warn(
             "the account could not record what this release cost: all that was reserved for it "
-            f"stays charged{f', as entry {entry}' if entry else ''}{why}",
+            f"stays charged{entry}{cause}",
             UnsettledWarning,
             stacklevel=3,
         )
@@ -227,6 +238,11 @@ def require_cost(cost: object) -> Cost:
     if cost == NOTHING:
         raise ValueError("cost must be more than nothing")
     return cost
+
+
+def verb_of(amount: str) -> str:
+    """The verb for an amount in words: an ε and its δ are two."""
+    return "are" if "δ" in amount else "is"
 
 
 class InMemoryBudget(ProcessBound):
@@ -270,15 +286,14 @@ class InMemoryBudget(ProcessBound):
 
     def _refusal(self, cost: Cost) -> str:
         """Why a cost is refused, and what to do."""
-        remaining = self.remaining
-        left = remaining.in_words(cost, self.total, joint=" and ")
-        verb = "are" if "δ" in left else "is"
+        amount = self.remaining.in_words(cost, self.total, joint=" and ")
+        verb = verb_of(amount)
         advice = "ask with less"
         if not self.total.covers_delta(cost):
             advice = "state a larger delta when you begin the session"
-        elif not remaining.amount:
+        elif not self.remaining.amount:
             advice = "the budget is used up"
-        return f"this needs {cost}, and {left} {verb} left: {advice}"
+        return f"this needs {cost}, and {amount} {verb} left: {advice}"
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpgap._package import public
 from dpgap.budget import entries, requests
@@ -94,8 +94,9 @@ class Ledger:
         total = Limit.granted(epsilon, delta)
         facts = requests.stated_facts(table, unit, neighbours, columns)
         with self._store.creating() as rows:
-            if last := rows.find(name):
-                raise ValueError(f"dataset {name!r} has a budget already: {last[-1].granted}")
+            existing = rows.find(name)
+            if existing:
+                raise ValueError(f"dataset {name!r} has a budget already: {existing[-1].granted}")
             requests.refuse_look_alike(name, rows.datasets())
             extra = requests.stating(facts, requests.facts_of_others(rows, name), beside)
             rows.append(entries.opening(name, total, self._author("", reason), extra))
@@ -144,7 +145,9 @@ class Ledger:
         name = requests.require_name(dataset)
         with self._store.reading() as rows:
             first, end = _range(rows, name, since, until)
-            return rows.book(name, last, end if before is None else min(before, end), first)
+            if before is not None:
+                end = min(before, end)
+            return rows.book(name, last, end, first)
 
     def outline(
         self, dataset: str, *, since: str | None = None, until: str | None = None
@@ -153,13 +156,14 @@ class Ledger:
         name = requests.require_name(dataset)
         with self._store.reading() as rows:
             first, end = _range(rows, name, since, until)
-            return rows.outline(name, first, end) if end and rows.find(name) else None
+            if not end or not rows.find(name):
+                return None
+            return rows.outline(name, first, end)
 
     def heads(self, dataset: str | None = None) -> list[Entry]:
         """The last entry of each book, or of one. Note their hashes in another place."""
         with self._store.reading() as rows:
-            names = rows.datasets() if dataset is None else [requests.require_name(dataset)]
-            return [rows.require(name)[-1] for name in names]
+            return [rows.require(name)[-1] for name in _names(rows, dataset)]
 
     def verify(self, dataset: str | None = None, *, head: str | Iterable[str] = ()) -> list[str]:
         """A list of all flaws of one book, or of all books; empty if they are intact.
@@ -169,25 +173,27 @@ class Ledger:
         no flaw.
         """
         with self._store.reading() as rows:
-            name = None if dataset is None else requests.require_name(dataset)
-            names, orphans = rows.datasets() if name is None else [name], rows.orphans(name)
+            names = _names(rows, dataset)
+            orphans = rows.orphans(None if dataset is None else names[0])
             today = rows.now()[:10]
-            missing = _listed(head)
-            for other in {*rows.datasets()} - {*names}:
+            missing = _hashes(head)
+            for other in set(rows.datasets()) - set(names):
                 elsewhere = [entry.hash for entry in rows.book(other, hash=missing)]
                 missing = [noted for noted in missing if noted not in elsewhere]
-        found: list[str] = []
+        flaws: list[str] = []
         for name in names:
             try:
                 book = self.entries(name)
             except UnreadableEntry as error:
-                found.append(f"{name}: {error}")
+                flaws.append(f"{name}: {error}")
                 continue
-            lost = requests.edited_documents(requests.documents_of(self._store, name), book)
-            found += [f"{name}: {flaw}" for flaw in (*entries.checked(book, today=today)[0], *lost)]
+            documents = requests.documents_of(self._store, name)
+            flaws_of_documents = requests.edited_documents(documents, book)
+            flaws_of_book, _ = entries.checked(book, today=today)
+            flaws += [f"{name}: {flaw}" for flaw in flaws_of_book + flaws_of_documents]
             missing = _missing(missing, book)
-        found += [f"{name}: {_ORPHAN.format(number)}" for name, number in orphans]
-        return found + [_NO_HEAD.format(head) for head in missing]
+        flaws += [f"{name}: {_ORPHAN.format(number)}" for name, number in orphans]
+        return flaws + [_NO_HEAD.format(head) for head in missing]
 
     def export(
         self,
@@ -202,20 +208,34 @@ class Ledger:
         Each entry has its body as it was hashed, and the hash of exactly this text. `since` and
         `until` are days, as in `entries`. With `documents`, the released documents are included.
         """
-        names = self.datasets() if dataset is None else [self.account(dataset).dataset]
-        books = {name: self.entries(name, since=since, until=until) for name in names}
-        said = {"dpgap": "ledger", "format": _FORMAT, "since": since, "until": until}
-        said["entries"] = [
-            {"body": entry.body(), "hash": entry.hash} for book in books.values() for entry in book
-        ]
+        if dataset is None:
+            names = self.datasets()
+        else:
+            names = [self.account(dataset).dataset]
+        books = [self.entries(name, since=since, until=until) for name in names]
+        content: dict[str, Any] = {"dpgap": "ledger", "format": _FORMAT}
+        content["since"] = since
+        content["until"] = until
+        content["entries"] = []
+        for book in books:
+            content["entries"] += [{"body": entry.body(), "hash": entry.hash} for entry in book]
         if documents:
-            said["documents"] = [
-                {"dataset": name, **it._asdict()}
-                for name, book in books.items()
-                for it in requests.documents_of(self._store, name, book[0].number if book else 0)
-                if book and it.number <= book[-1].number
-            ]
-        return json.dumps(said, indent=1) + "\n"
+            content["documents"] = []
+            for book in books:
+                content["documents"] += self._documents_of(book)
+        return json.dumps(content, indent=1) + "\n"
+
+    def _documents_of(self, book: list[Entry]) -> list[dict[str, Any]]:
+        """The documents that the entries of a book settled, as an export has them."""
+        if not book:
+            return []
+        dataset = book[0].dataset
+        documents = requests.documents_of(self._store, dataset, book[0].number)
+        return [
+            {"dataset": dataset} | document._asdict()
+            for document in documents
+            if document.number <= book[-1].number
+        ]
 
     def __repr__(self) -> str:
         return f"Ledger({self._store.where})"
@@ -225,54 +245,75 @@ class Ledger:
 
     def _last(self, dataset: str) -> Entry:
         with self._store.reading() as rows:
-            known = [] if rows.find(dataset) else rows.datasets()
-            if meant := requests.look_alike(dataset, known):
-                no = f"the ledger {self._store.where} has no data set {dataset!r}"
-                raise LedgerError(f"{no}: did you mean {meant!r}?")
+            if not rows.find(dataset):
+                other = requests.look_alike(dataset, rows.datasets())
+                if other is not None:
+                    raise LedgerError(
+                        f"the ledger {self._store.where} has no data set {dataset!r}: did you mean "
+                        f"{other!r}?"
+                    )
             return rows.require(dataset)[-1]
 
     def _balance(
-        self, rows: Rows, dataset: str, person: str, **wanted: Any
+        self, rows: Rows, dataset: str, person: str, **values: Any
     ) -> tuple[Balance, list[Entry]]:
-        """The balance of a book for a person, and all entries that were found on the way."""
-        found = rows.require(dataset, person=person, **wanted)
-        mine = [entry for entry in found if person and entry.person == person]
-        return Balance(found[-1], mine[-1] if mine else None), found
+        """The balance of a book for a person, and all entries that `Rows.find` finds."""
+        matches = rows.require(dataset, person=person, **values)
+        mine = None
+        if person:
+            mine = next((entry for entry in reversed(matches) if entry.person == person), None)
+        return Balance(matches[-1], mine), matches
 
-    def _now(self, dataset: str, person: str | None) -> Balance:
+    def _balance_now(self, dataset: str, person: str | None) -> Balance:
         """The balance as of now, for a person; None: the user."""
+        if person is None:
+            person = self._user
         with self._store.reading() as rows:
-            balance, _ = self._balance(rows, dataset, self._user if person is None else person)
+            balance, _ = self._balance(rows, dataset, person)
             return self._as_of_now(rows, balance)
 
     def _as_of_now(self, rows: Rows, balance: Balance, actor: str | None = None) -> Balance:
         """The balance, after a new period if one has begun by the clock of the database."""
         renewal = balance.last.renewal
-        if renewal is None or not renewal.is_over(at := rows.now()):
+        if renewal is None:
+            return balance
+        at = rows.now()
+        if not renewal.is_over(at):
             return balance
         author = self._author("", actor=actor)._replace(at=at)
-        begun = entries.following(Balance(balance.last), entries.NEW_PERIOD, author)
-        return balance._replace(last=begun)
+        new_period = entries.following(Balance(balance.last), entries.NEW_PERIOD, author)
+        return balance._replace(last=new_period)
 
     def _renewed(self, rows: Rows, balance: Balance, actor: str | None) -> Balance:
         """The balance as of now; the entry of a new period is written."""
-        now = self._as_of_now(rows, balance, actor)
-        if now.last is not balance.last:
-            requests.require_two_clocks(rows, self._author("").at, now.last.at)
-            requests.require_no_leap(rows, balance.last, now.last.at)
-            rows.append(now.last)
-        return now
+        renewed = self._as_of_now(rows, balance, actor)
+        if renewed.last is not balance.last:
+            requests.require_two_clocks(rows, self._author("").at, renewed.last.at)
+            requests.require_no_leap(rows, balance.last, renewed.last.at)
+            rows.append(renewed.last)
+        return renewed
 
     def _author(self, person: str, reason: str = "", actor: str | None = None) -> Author:
-        who = f"{requests.system_user()}@{platform.node()}"
+        writer = f"{requests.system_user()}@{platform.node()}"
         at = datetime.now(UTC).isoformat(timespec="microseconds")
-        return Author(who, at, person, reason, actor or self._user)
+        return Author(writer, at, person, reason, actor or self._user)
+
+
+def _names(rows: Rows, dataset: str | None) -> list[str]:
+    """The name of one data set in its normal form; None: the names of all data sets."""
+    if dataset is None:
+        return rows.datasets()
+    return [requests.require_name(dataset)]
 
 
 def _range(rows: Rows, dataset: str, since: str | None, until: str | None) -> tuple[int, int]:
     """The number of the first entry of a range of days, and of the first after it."""
-    first = 0 if since is None else rows.place(dataset, requests.require_day("since", since))
-    end = MOST if until is None else rows.place(dataset, requests.require_day("until", until))
+    first = 0
+    if since is not None:
+        first = rows.count_before(dataset, requests.require_day("since", since))
+    end = MOST
+    if until is not None:
+        end = rows.count_before(dataset, requests.require_day("until", until))
     return first, max(first, end)
 
 
@@ -291,78 +332,133 @@ _NO_HEAD = (
 )
 
 
-def _listed(head: str | Iterable[str]) -> list[str]:
-    return [head] if isinstance(head, str) else list(head)
+def _hashes(head: str | Iterable[str]) -> list[str]:
+    """One head or several, as a list."""
+    if isinstance(head, str):
+        return [head]
+    return list(head)
 
 
 def _missing(heads: list[str], book: list[Entry]) -> list[str]:
     """The heads that a book neither has nor states as lost."""
-    known = {entry.hash for entry in book} | {entry.extra.get("lost") for entry in book}
-    return [head for head in heads if head not in known]
+    hashes = {entry.hash for entry in book}
+    lost = {entry.extra.get("lost") for entry in book}
+    return [head for head in heads if head not in hashes and head not in lost]
 
 
-class _LaterFormat(Exception):  # noqa: N818 - it says what the file has
-    pass
+class _Export(NamedTuple):
+    """What an export says: its bodies with their hashes, its documents and its days."""
+
+    rows: list[tuple[str, str]]
+    documents: dict[str, list[Document]] | None
+    """The documents of each data set; None: the file has none."""
+    days: dict[str, str]
+    """The first day, as "from", and the first day after the last, as "before", if stated."""
+
+
+def _read_export(text: str) -> _Export:
+    """An export whose format is known, or an error."""
+    try:
+        content = json.loads(text)
+        written = content["format"]
+        if content["dpgap"] != "ledger" or type(written) is not int or written < 1:
+            raise ValueError
+        if written <= _FORMAT:
+            return _Export(
+                rows=_rows(content["entries"]),
+                documents=_documents(content["documents"]) if "documents" in content else None,
+                days=_days(content),
+            )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise ValueError("the file was damaged or edited after export, or is no export") from None
+    raise ValueError(f"the file has format {written}, which a later dpgap wrote: update dpgap")
+
+
+def _rows(bodies: Iterable[Any]) -> list[tuple[str, str]]:
+    rows = []
+    for row in bodies:
+        body = row["body"]
+        digest = row["hash"]
+        if type(body) is not str or type(digest) is not str:
+            raise ValueError
+        rows.append((body, digest))
+    return rows
+
+
+def _documents(listed: Iterable[Any]) -> dict[str, list[Document]]:
+    documents: dict[str, list[Document]] = {}
+    for values in listed:
+        dataset = values.pop("dataset")
+        document = Document(**values)
+        if type(dataset) is not str or type(document.number) is not int:
+            raise ValueError
+        documents.setdefault(dataset, []).append(document)
+    return documents
+
+
+def _days(content: dict[str, Any]) -> dict[str, str]:
+    days = {}
+    if content.get("since"):
+        days["from"] = requests.require_day("from", content["since"])
+    if content.get("until"):
+        days["before"] = requests.require_day("before", content["until"])
+    return days
 
 
 def verify_export(text: str, *, head: str | Iterable[str] = ()) -> tuple[list[str], list[str]]:
     """Two lists: all flaws of an export, and what cannot be checked by the export alone."""
-    try:
-        said = json.loads(text)
-        if said["dpgap"] != "ledger" or type(said["format"]) is not int or said["format"] < 1:
-            raise ValueError
-        if said["format"] > _FORMAT:
-            raise _LaterFormat
-        rows = [(it["body"], it["hash"]) for it in said["entries"]]
-        kept = [(it.pop("dataset"), Document(**it)) for it in said.get("documents", [])]
-        stated = {"from": said.get("since"), "before": said.get("until")}
-        days = {word: requests.require_day(word, day) for word, day in stated.items() if day}
-        if any(type(text) is not str for row in rows for text in row):
-            raise ValueError
-        if any(type(name) is not str or type(it.number) is not int for name, it in kept):
-            raise ValueError
-    except _LaterFormat:
-        raise ValueError(
-            f"the file has format {said['format']}, which a later dpgap wrote: update dpgap"
-        ) from None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise ValueError("the file was damaged or edited after export, or is no export") from None
-    found: list[str] = []
-    books: dict[str, list[Entry]] = {name: [] for name, _ in kept}
-    for place, row in enumerate(rows, 1):
+    export = _read_export(text)
+    flaws: list[str] = []
+    books: dict[str, list[Entry]] = {name: [] for name in export.documents or ()}
+    for position, (body, digest) in enumerate(export.rows, 1):
         try:
-            entry = entries.read_entry(*row)
+            entry = entries.read_entry(body, digest)
         except UnreadableEntry as error:
-            found.append(f"entry number {place} in the file {error}")
+            flaws.append(f"entry number {position} in the file {error}")
         else:
             books.setdefault(entry.dataset, []).append(entry)
-    heads = _listed(head)
-    covered = " and ".join(map(" ".join, days.items())) or "all"
-    notes = [_COVERED.format(", ".join(books) or "none", covered)]
+    days = " and ".join(map(" ".join, export.days.items())) or "all"
+    notes = [_COVERED.format(", ".join(books) or "none", days)]
+    missing = heads = _hashes(head)
     for name, book in books.items():
-        first = book[0].number if book and "from" in days else 0
-        wrong, unchecked = entries.checked(book, first, str(datetime.now(UTC).date()))
-        outside = [it for it in book[:1] if it.at < days.get("from", "")]
-        outside += [it for it in book if it.at >= days.get("before", "9999")]
-        wrong += [f"entry {it.number} is not of the stated days" for it in outside]
-        own = [document for dataset, document in kept if dataset == name]
+        flaws_of_book, notes_of_book = _check_part(export, name, book, heads)
+        flaws += [f"{name}: {flaw}" for flaw in flaws_of_book]
+        notes += [f"{name}: {note}" for note in notes_of_book]
+        missing = _missing(missing, book)
+    flaws += [_NO_HEAD.format(missing_head) for missing_head in missing]
+    return flaws, notes
+
+
+def _check_part(
+    export: _Export, dataset: str, book: list[Entry], heads: list[str]
+) -> tuple[list[str], list[str]]:
+    """The flaws of one book in an export, and what cannot be checked by the export alone."""
+    first = 0
+    if book and "from" in export.days:
+        first = book[0].number
+    flaws, unchecked = entries.checked(book, first, str(datetime.now(UTC).date()))
+    outside = [entry for entry in book[:1] if entry.at < export.days.get("from", "")]
+    outside += [entry for entry in book if entry.at >= export.days.get("before", "9999")]
+    flaws += [f"entry {entry.number} is not of the stated days" for entry in outside]
+    notes = []
+    if export.documents is not None:
+        documents = export.documents.get(dataset, [])
         numbers = {entry.number for entry in book}
-        wrong += [_ORPHAN.format(it.number) for it in own if it.number not in numbers]
-        if "documents" in said:
-            wrong += requests.edited_documents(own, book)
-        elif any("document" in entry.extra for entry in book):
-            notes.append(f"{name}: the file has no documents, so they were not checked")
-        found += [f"{name}: {flaw}" for flaw in wrong]
-        if first:
-            listed = " and entry ".join(map(str, unchecked))
-            notes.append(f"{name}: {_NO_SUMS.format(listed, first - 1)}")
-        if book:
-            told = [_HEAD.format(it.number) for it in book if it.hash in heads]
-            told = told or [_COMPARE.format(book[-1].hash)]
-            notes.append(f"{name}: the last entry in the file is {book[-1].number}. {told[-1]}")
-    every = [entry for book in books.values() for entry in book]
-    found += [_NO_HEAD.format(missing) for missing in _missing(heads, every)]
-    return found, notes
+        orphans = [document.number for document in documents if document.number not in numbers]
+        flaws += [_ORPHAN.format(number) for number in orphans]
+        flaws += requests.edited_documents(documents, book)
+    elif any("document" in entry.extra for entry in book):
+        notes.append("the file has no documents, so they were not checked")
+    if first:
+        notes.append(_NO_SUMS.format(" and entry ".join(map(str, unchecked)), first - 1))
+    if book:
+        last = book[-1]
+        comparison = _COMPARE.format(last.hash)
+        for entry in book:
+            if entry.hash in heads:
+                comparison = _HEAD.format(entry.number)
+        notes.append(f"the last entry in the file is {last.number}. {comparison}")
+    return flaws, notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,12 +490,23 @@ class LedgerAccount:
         minute is not charged: `AlreadyCharged` names that entry. A `quota` limits what the person
         asks in a day: `QuotaExhausted`.
         """
-        for name, words in (("person", person), ("key", key)):
-            if words is not None:
-                requests.require_words(name, words)
-        said: dict[str, Any] = {"person": person, "reason": reason, "key": key}
-        said |= {"joins": joins, "quota": quota}
-        return replace(self, **{name: value for name, value in said.items() if value})
+        if person is not None:
+            requests.require_words("person", person)
+        if key is not None:
+            requests.require_words("key", key)
+        return replace(
+            self,
+            person=person or self.person,
+            reason=reason or self.reason,
+            key=key or self.key,
+            joins=joins or self.joins,
+            quota=quota or self.quota,
+        )
+
+    @property
+    def _requester(self) -> str:
+        """The person who asks: the user, if none is named."""
+        return self.person or self.ledger._user
 
     def reserve(self, cost: Cost, purpose: str) -> "LedgerReservation":
         """Set a cost aside durably, or raise `BudgetExhausted` and change nothing."""
@@ -408,29 +515,46 @@ class LedgerAccount:
     def reserve_for(self, request: Request) -> "LedgerReservation":
         """Set aside what the request can cost, durably, or raise an error and change nothing."""
         charge = require_cost(request.cost).up()
-        ledger, name, person = self.ledger, self.dataset, self.person or self.ledger._user
-        with ledger._store.writing(name) as rows:
+        identity = request.identity if self.joins else None
+        with self.ledger._store.writing(self.dataset) as rows:
             self.require_book(rows)
-            same = request.identity if self.joins else None
-            balance, found = ledger._balance(rows, name, person, key=self.key, identity=same)
-            requests.refuse_used_key(rows, found, self.key, request)
-            joined = requests.under_way(rows, found, same)
+            balance, matches = self.ledger._balance(
+                rows, self.dataset, self._requester, key=self.key, identity=identity
+            )
+            requests.refuse_used_key(rows, matches, self.key, request)
+            joined = requests.under_way(rows, matches, identity)
             if joined is None:
-                stated = requests.facts_of(rows, balance.last)
-                requests.refuse_contradiction(name, stated, request.facts)
-                if self.quota is not None:
-                    requests.refuse_beyond(rows, balance.last, person, self.quota)
-                author = ledger._author(person, self.reason, person)
-                requests.require_clock(rows, balance.last, author.at)
-                balance = ledger._renewed(rows, balance, person)
-                asked = {"charge": charge, "purpose": request.purpose, "key": self.key}
-                asked["extra"] = requests.asked_by(request)
-                entry = rows.append(entries.following(balance, entries.RESERVE, author, **asked))
-                return LedgerReservation(ledger, entry)
+                return self._charge(rows, balance, request, charge)
             self._keep_key(rows, balance, joined, request)
             answered = replace(requests.answered_by(rows, joined), again=True)
-        words = f"entry {joined.number} asks the same question and is {answered.state}"
-        raise AlreadyCharged(f"{words}: it is not charged again", answered)
+        raise AlreadyCharged(
+            f"entry {joined.number} asks the same question and is {answered.state}: it is not "
+            "charged again",
+            answered,
+        )
+
+    def _charge(
+        self, rows: Rows, balance: Balance, request: Request, charge: Cost
+    ) -> "LedgerReservation":
+        """Set a charge aside in a new entry, or raise an error and write nothing."""
+        ledger = self.ledger
+        person = self._requester
+        facts = requests.facts_of(rows, balance.last)
+        requests.refuse_contradiction(self.dataset, facts, request.facts)
+        if self.quota is not None:
+            requests.refuse_beyond(rows, balance.last, person, self.quota)
+        author = ledger._author(person, self.reason, person)
+        requests.require_clock(rows, balance.last, author.at)
+        reservation = entries.following(
+            ledger._renewed(rows, balance, person),
+            entries.RESERVE,
+            author,
+            charge=charge,
+            purpose=request.purpose,
+            key=self.key,
+            extra=requests.extra_of(request),
+        )
+        return LedgerReservation(ledger, rows.append(reservation))
 
     def free_answer(self, request: Request, fresh: bool) -> str | None:
         """The newest document of a question that was paid for, unless fresh noise is wanted.
@@ -438,19 +562,23 @@ class LedgerAccount:
         If the budget renews, only documents of the current period count. The key comes first: if it
         was used, `AlreadyCharged` has its own answer. Otherwise it is kept for this document.
         """
-        ledger, name, person = self.ledger, self.dataset, self.person or self.ledger._user
+        ledger = self.ledger
         if self.key is not None:
             with ledger._store.reading() as rows:
-                found = rows.find(name, key=self.key)
-                requests.refuse_used_key(rows, found, self.key, request)
-        paid = None if fresh or request.identity is None else self._paid(request.identity)
+                matches = rows.find(self.dataset, key=self.key)
+                requests.refuse_used_key(rows, matches, self.key, request)
+        if fresh or request.identity is None:
+            return None
+        paid = self._paid(request.identity)
         if paid is None:
             return None
         reservation, document = paid
         if self.key is not None:
-            with ledger._store.writing(name) as rows:
-                balance, found = ledger._balance(rows, name, person, key=self.key)
-                requests.refuse_used_key(rows, found, self.key, request)
+            with ledger._store.writing(self.dataset) as rows:
+                balance, matches = ledger._balance(
+                    rows, self.dataset, self._requester, key=self.key
+                )
+                requests.refuse_used_key(rows, matches, self.key, request)
                 self._keep_key(rows, balance, reservation, request)
         return document
 
@@ -459,14 +587,22 @@ class LedgerAccount:
         if self.key is None:
             return
         self.require_book(rows)
-        person = self.person or self.ledger._user
+        person = self._requester
         if self.quota is not None:
             requests.refuse_beyond(rows, balance.last, person, self.quota, is_free=True)
         author = self.ledger._author(person, self.reason, person)
         requests.require_clock(rows, balance.last, author.at)
-        kept = {"purpose": reservation.purpose, "key": self.key}
-        extra = {**(request.extra or {}), "paid_by": reservation.number}
-        rows.append(entries.following(balance, entries.AGAIN, author, **kept, extra=extra))
+        extra = dict(request.extra or {})
+        extra["paid_by"] = reservation.number
+        free_answer = entries.following(
+            balance,
+            entries.AGAIN,
+            author,
+            purpose=reservation.purpose,
+            key=self.key,
+            extra=extra,
+        )
+        rows.append(free_answer)
 
     def require_book(self, rows: Rows) -> None:
         """Refuse a book that lacks what was seen before; this account has seen nothing."""
@@ -477,11 +613,14 @@ class LedgerAccount:
         If the budget renews, only documents of the current period count.
         """
         paid = self._paid(identity)
-        return None if paid is None else paid[1]
+        if paid is None:
+            return None
+        _, document = paid
+        return document
 
     def _paid(self, identity: str) -> tuple[Entry, str] | None:
         """The newest document of a question, with the reservation that paid for it."""
-        last = self.ledger._now(self.dataset, "").last
+        last = self.ledger._balance_now(self.dataset, "").last
         with self.ledger._store.reading() as rows:
             first = rows.period_start(last)
             return requests.archived(rows, self.dataset, first, identity=identity)
@@ -490,7 +629,9 @@ class LedgerAccount:
         """The state of the request with this key; None if it was never charged."""
         with self.ledger._store.reading() as rows:
             entry = rows.keyed(self.dataset, key)
-            return None if entry is None else requests.answered_by(rows, entry)
+            if entry is None:
+                return None
+            return requests.answered_by(rows, entry)
 
     def keyed(self, key: str) -> Entry | None:
         """The entry of the request with this key: it was charged, or its answer was free."""
@@ -502,12 +643,16 @@ class LedgerAccount:
 
         With `before`, only requests with a smaller number count.
         """
+        end = MOST if before is None else before
         with self.ledger._store.reading() as rows:
-            end = MOST if before is None else before
-            charged = rows.book(self.dataset, last, end, kind=[entries.RESERVE])
-            ending = rows.book(self.dataset, reservation=[entry.number for entry in charged])
-            ended = {entry.reservation: entry for entry in ending}
-        return [ChargedRequest(entry, ended.get(entry.number)) for entry in charged]
+            reservations = rows.book(self.dataset, last, end, kind=[entries.RESERVE])
+            numbers = [reservation.number for reservation in reservations]
+            endings = rows.book(self.dataset, reservation=numbers)
+        ending_of = {ending.reservation: ending for ending in endings}
+        return [
+            ChargedRequest(reservation, ending_of.get(reservation.number))
+            for reservation in reservations
+        ]
 
     def archive(self) -> list[Entry]:
         """The entries that have a document, oldest first; `document` shows one."""
@@ -517,12 +662,13 @@ class LedgerAccount:
         """What was released, by the number of the entry that reserved or settled it."""
         with self.ledger._store.reading() as rows:
             ending = rows.entry(self.dataset, reservation=number)
-            settled = ending or rows.entry(self.dataset, number=number)
-            place = -1 if settled is None else settled.number
-            kept = requests.document_of(rows, self.dataset, number=place)
-        if kept is None:
+            settlement = ending or rows.entry(self.dataset, number=number)
+            document = None
+            if settlement is not None:
+                document = requests.document_of(rows, self.dataset, number=settlement.number)
+        if document is None:
             raise ValueError(f"entry {number} of data set {self.dataset!r} has no document")
-        return kept
+        return document
 
     @property
     def facts(self) -> dict[str, Any] | None:
@@ -541,7 +687,7 @@ class LedgerAccount:
     @property
     def total(self) -> Fraction:
         """What all releases together may cost, since the budget was opened."""
-        return self.ledger._now(self.dataset, self.person).last.total
+        return self.ledger._balance_now(self.dataset, self.person).last.total
 
     @property
     def spent(self) -> Fraction:
@@ -556,7 +702,7 @@ class LedgerAccount:
     @property
     def left(self) -> Limit:
         """What this person can still reserve, within their allowance."""
-        return self.ledger._now(self.dataset, self.person).left
+        return self.ledger._balance_now(self.dataset, self.person).left
 
     @property
     def remaining(self) -> Fraction:
@@ -579,18 +725,21 @@ class LedgerReservation:
     @property
     def reference(self) -> dict[str, Any]:
         """Where the charge stands, for the release to state."""
-        return {**requests.reference_of(self.entry), "time": self.entry.at[:19] + "Z"}
+        return requests.reference_of(self.entry) | {"time": self.entry.at[:19] + "Z"}
 
     def settle(self, cost: Cost, document: str | None = None) -> None:
         """Record what the release did cost, and archive it, in one transaction; only once.
 
         What it did not cost is given back.
         """
-        ledger, reservation = self.ledger, self.entry
-        name, person = reservation.dataset, reservation.person
-        with ledger._store.writing(name) as rows:
-            balance, found = ledger._balance(rows, name, person, number=reservation.number)
-            if reservation.hash not in (each.hash for each in found):
+        ledger = self.ledger
+        reservation = self.entry
+        person = reservation.person
+        with ledger._store.writing(reservation.dataset) as rows:
+            balance, matches = ledger._balance(
+                rows, reservation.dataset, person, number=reservation.number
+            )
+            if reservation.hash not in [entry.hash for entry in matches]:
                 raise LedgerError(f"{ledger._store.where} was rewritten: it has lost a reservation")
             if not reservation.charge.fits(balance.last.held):  # it was settled or written off
                 raise LedgerError(ledger._store.has_already)
@@ -599,6 +748,7 @@ class LedgerReservation:
                 extra = {"document": entries.hash_of(document), "length": len(document)}
             # How long drawing took is private: the book has the time of the charge alone.
             author = ledger._author(person, actor=reservation.actor)._replace(at=reservation.at)
-            stated = {"charge": cost.up(), "extra": extra}
-            entry = entries.following(balance, entries.SETTLE, author, reservation, **stated)
-            rows.append(entry, document, reservation.extra.get("identity"))
+            settlement = entries.following(
+                balance, entries.SETTLE, author, reservation, charge=cost.up(), extra=extra
+            )
+            rows.append(settlement, document, reservation.extra.get("identity"))

@@ -50,10 +50,10 @@ _Result = TypeVar("_Result")
 def open_postgres(url: sql.URL, busy_seconds: float) -> sql.Engine:
     """The database at a URL; nothing is connected yet."""
     # The user's options come last, so they override ours.
-    stated = url.normalized_query.get("options", (os.environ.get("PGOPTIONS", ""),))
-    limits = {"lock_timeout": int(busy_seconds * 1000), **_SESSION}
-    ours = [f"-c {name}={milliseconds}" for name, milliseconds in limits.items()]
-    options = " ".join([*ours, *stated]).rstrip()
+    user_options = url.normalized_query.get("options", (os.environ.get("PGOPTIONS", ""),))
+    limits = {"lock_timeout": int(busy_seconds * 1000)} | _SESSION
+    our_options = [f"-c {name}={milliseconds}" for name, milliseconds in limits.items()]
+    options = " ".join(our_options + list(user_options)).rstrip()
     network = {name: value for name, value in _NETWORK.items() if name not in url.query}
     engine = sql.create_engine(
         url,
@@ -64,8 +64,8 @@ def open_postgres(url: sql.URL, busy_seconds: float) -> sql.Engine:
     seconds = reply_seconds(options)
 
     @sql.event.listens_for(engine, "do_connect")
-    def connect(_: object, __: object, arguments: Any, parameters: Any) -> _Connection:
-        connection = _Connection.connect(*arguments, **parameters)
+    def connect(_: object, __: object, arguments: Any, parameters: Any) -> _LimitedConnection:
+        connection = _LimitedConnection.connect(*arguments, **parameters)
         connection.reply_seconds = seconds
         return connection
 
@@ -81,16 +81,17 @@ def reply_seconds(options: str) -> float | None:
     return limit + min(_MARGIN, limit / 2)
 
 
-class _Connection(psycopg.Connection[Any]):
+class _LimitedConnection(psycopg.Connection[Any]):
     """A connection that is given up if the server is silent for too long."""
 
     reply_seconds: float | None = None
 
-    def wait(self, gen: Any, *rest: Any, **named: Any) -> Any:
-        if self.reply_seconds is None:
-            return super().wait(gen, *rest, **named)
+    def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
+        steps = gen
+        if self.reply_seconds is not None:
+            steps = _hearing(gen, self.reply_seconds)
         try:
-            return super().wait(_hearing(gen, self.reply_seconds), *rest, **named)
+            return super().wait(steps, *arguments, **options)
         except _Silence:
             self.close()
             raise

@@ -1,4 +1,4 @@
-"""Requests to a ledger: names, the table that a budget is for, archived documents and quotas."""
+"""Requests to a ledger: names, clocks, the table of a budget, archived documents and quotas."""
 
 import getpass
 import json
@@ -47,13 +47,13 @@ _UNSEEN = re.compile(
 _LATIN = str.maketrans("авекмнорстухѕіјαβεζηικμνορτυχ", "abekmhopctyxsijabezhikmnoptyx")
 
 
-def require_words(name: str, words: object) -> str:
+def require_words(name: str, text: object) -> str:
     """A short printable text, or an error that names the argument."""
-    if not isinstance(words, str):
-        raise ValueError(f"{name} must be text, not {type(words).__name__}")
-    if not (0 < len(words) <= _LONGEST and words.isprintable()):
+    if not isinstance(text, str):
+        raise ValueError(f"{name} must be text, not {type(text).__name__}")
+    if not (0 < len(text) <= _LONGEST and text.isprintable()):
         raise ValueError(f"{name} must be 1 to {_LONGEST} printable characters")
-    return words
+    return text
 
 
 def require_name(dataset: object) -> str:
@@ -67,17 +67,18 @@ def look_alike(name: str, others: Iterable[str]) -> str | None:
     >>> look_alike("Ｓａｌｅｓ", ["clinic", "sales "])
     'sales '
     """
-    seen = _seen(name)
-    return next((other for other in others if _seen(other) == seen), None)
+    latin = _in_latin(name)
+    return next((other for other in others if _in_latin(other) == latin), None)
 
 
 def refuse_look_alike(dataset: str, others: Iterable[str]) -> None:
     """Refuse a new budget whose name a person could take for that of another."""
-    if (other := look_alike(dataset, others)) is not None:
+    other = look_alike(dataset, others)
+    if other is not None:
         raise ValueError(f"dataset {dataset!r} looks like {other!r}, which has a budget already")
 
 
-def _seen(name: str) -> str:
+def _in_latin(name: str) -> str:
     """The name in Latin, without its capitals, widths, spaces and invisible letters."""
     text = name
     for _ in range(2):  # casefold can make letters that NFKC changes again
@@ -161,6 +162,8 @@ ANY = "any"
 
 _PORTS = {"postgresql": "5432", "mysql": "3306"}
 IN_FILES = ("duckdb", "sqlite")
+_ASKED_FACTS = ("table", "unit", "neighbours")
+"""The facts that a request states as one text each."""
 _MEND = "use another budget, or change what this one is for with `dpgap ledger bind`"
 
 
@@ -176,18 +179,20 @@ def stated_facts(
     [['customer', 'integer']]
     """
     listed = sorted([name, kind] for name, kind in columns or ()) or None
-    said = {"table": table, "unit": unit, "neighbours": neighbours, "columns": listed}
-    if all(value is None for value in said.values()):
+    facts = {"table": table, "unit": unit, "neighbours": neighbours, "columns": listed}
+    if all(value is None for value in facts.values()):
         return None
     for name, value in (("table", table), ("unit", unit)):
         if value is not None and not (isinstance(value, str) and value):
             raise ValueError(f"{name} must be a name, not {value!r}")
     if neighbours is not None or table is not None:
-        said["neighbours"] = str(Neighbours.read("neighbours", neighbours))
-    return said | {"table": None if table is None else _place(table)}
+        facts["neighbours"] = str(Neighbours.read("neighbours", neighbours))
+    if table is not None:
+        facts["table"] = _location(table)
+    return facts
 
 
-def _place(table: str) -> str:
+def _location(table: str) -> str:
     """The table, for comparison: an address, the real path of an existing file, or a name."""
     if "://" in table:
         if "@" in urlsplit(table).netloc or "password" in urlsplit(table).query.lower():
@@ -196,7 +201,9 @@ def _place(table: str) -> str:
                 "postgresql://host/shop?schema=public&table=sales"
             )
         return table
-    return os.path.realpath(table) if os.path.exists(table) else table
+    if os.path.exists(table):
+        return os.path.realpath(table)
+    return table
 
 
 def table_address(url: SplitResult, options: dict[str, str], names: dict[str, str]) -> str:
@@ -211,17 +218,19 @@ def table_address(url: SplitResult, options: dict[str, str], names: dict[str, st
     """
     kind = "postgresql" if url.scheme == "postgres" else url.scheme
     if kind in IN_FILES:
-        place = os.path.realpath(url.netloc + url.path)
+        location = os.path.realpath(url.netloc + url.path)
     else:
-        host = url.hostname or options.get("host", "")
-        port = str(url.port or options.get("port", _PORTS.get(kind, "")))
-        colon = "" if port == _PORTS.get(kind, "") else f":{port}"
+        location = quote(url.hostname or options.get("host", ""), safe="")
+        usual_port = _PORTS.get(kind, "")
+        port = str(url.port or options.get("port", usual_port))
+        if port != usual_port:
+            location += f":{port}"
         database = url.path.strip("/").partition("/")[0] or options.get("dbname", "")
-        place = f"{quote(host, safe='')}{colon}/{database}"
-    return f"{kind}://{place}?{urlencode(sorted(filter(all, names.items())))}"
+        location += f"/{database}"
+    return f"{kind}://{location}?{urlencode(sorted(filter(all, names.items())))}"
 
 
-def is_one_table(one: Facts | None, other: Facts | None) -> bool:
+def is_one_table(facts: Facts | None, other: Facts | None) -> bool:
     """Whether two budgets are for the same units of the same table, as far as both state it.
 
     A budget without a unit may be for any unit. A frame has no address, so it is never the same.
@@ -230,16 +239,16 @@ def is_one_table(one: Facts | None, other: Facts | None) -> bool:
     >>> is_one_table(sales, {"table": "postgresql://db:5432/shop?table=sales", "unit": None})
     True
     """
-    if not (one and other and one.get("table") and other.get("table")):
+    if not (facts and other and facts.get("table") and other.get("table")):
         return False
-    units = {one.get("unit"), other.get("unit")} - {None}
-    return len(units) < 2 and _spelling(one["table"]) == _spelling(other["table"])
+    units = {facts.get("unit"), other.get("unit")} - {None}
+    return len(units) < 2 and _spelling(facts["table"]) == _spelling(other["table"])
 
 
 def _spelling(table: str) -> str:
     """The address of the table in its normal form."""
     if "://" not in table:
-        return _place(table)
+        return _location(table)
     try:
         url = urlsplit(table)
         options = dict(parse_qsl(url.query))
@@ -249,46 +258,72 @@ def _spelling(table: str) -> str:
         return table
 
 
-def refuse_contradiction(dataset: str, stated: Facts | None, asked: Facts | None) -> None:
+def refuse_contradiction(dataset: str, budget: Facts | None, request: Facts | None) -> None:
     """Raise an error if the request is not private, or contradicts the facts of the budget."""
-    if asked is not None and asked.get("private") is False:
+    if request is not None and request.get("private") is False:
         raise RefusedRequest(
             "this release would not be private, as its items are read from the table itself, so "
             "no budget can pay for it: state a public domain, or ask without a ledger"
         )
-    if stated is None or asked is None:
+    if budget is None or request is None:
         return
-    for name in ("table", "unit", "neighbours"):
-        said, wanted = stated.get(name), asked.get(name)
+    for name in _ASKED_FACTS:
+        budgeted = budget.get(name)
+        requested = request.get(name)
+        if budgeted is None or requested is None:
+            continue
         agree = _is_same_table if name == "table" else str.__eq__
-        if said is not None and wanted is not None and not agree(said, wanted):
+        if not agree(budgeted, requested):
             raise RefusedRequest(
-                f"the budget of data set {dataset!r} is for the {name} {said!r}, and this release "
-                f"has the {name} {wanted!r}: {_MEND}"
+                f"the budget of data set {dataset!r} is for the {name} {budgeted!r}, and this "
+                f"release has the {name} {requested!r}: {_MEND}"
             )
-    families, own = (dict(facts.get("columns") or ()) for facts in (stated, asked))
-    untold = {name for name in families.keys() & own.keys() if ANY in (families[name], own[name])}
-    said, wanted = ({it for it in each.items() if it[0] not in untold} for each in (families, own))
-    if families and own and said != wanted:
+    _refuse_other_columns(
+        dataset, dict(budget.get("columns") or ()), dict(request.get("columns") or ())
+    )
+
+
+def _refuse_other_columns(
+    dataset: str, budgeted: dict[str, str], requested: dict[str, str]
+) -> None:
+    """Raise an error if both state their columns, and these are not the same."""
+    if not budgeted or not requested:
+        return
+    only_budgeted = _columns_missing(budgeted, requested)
+    only_requested = _columns_missing(requested, budgeted)
+    if only_budgeted or only_requested:
         raise RefusedRequest(
             f"the budget of data set {dataset!r} is for a table with other columns. Only in that "
-            f"table: {_listed(said - wanted)}. Only in the table of this release: "
-            f"{_listed(wanted - said)}. So {_MEND}"
+            f"table: {_listed(only_budgeted)}. Only in the table of this release: "
+            f"{_listed(only_requested)}. So {_MEND}"
         )
 
 
-def _is_same_table(stated: str, asked: str) -> bool:
-    """Whether both are the same table; the stated one may be only a name."""
-    name = os.path.basename(asked)
-    if "://" in asked:
-        name = dict(parse_qsl(urlsplit(asked).query)).get("table", "")
-    return stated == asked or ("/" not in stated and stated == name)
+def _columns_missing(columns: dict[str, str], others: dict[str, str]) -> set[tuple[str, str]]:
+    """The columns that another table lacks, or has with a type of another family."""
+    missing = set()
+    for name, family in columns.items():
+        if name in others and ANY in (family, others[name]):
+            continue
+        if name not in others or others[name] != family:
+            missing.add((name, family))
+    return missing
+
+
+def _is_same_table(budgeted: str, requested: str) -> bool:
+    """Whether both are the same table; that of the budget may be only a name."""
+    name = os.path.basename(requested)
+    if "://" in requested:
+        name = dict(parse_qsl(urlsplit(requested).query)).get("table", "")
+    return budgeted == requested or ("/" not in budgeted and budgeted == name)
 
 
 def _listed(columns: set[tuple[str, str]]) -> str:
     """A few columns with the families of their types."""
-    few = [f"{name} ({kind})" for name, kind in sorted(columns)]
-    return ", ".join(few[:5] + ["…"] * (len(few) > 5)) or "none"
+    names = [f"{name} ({family})" for name, family in sorted(columns)]
+    if len(names) > 5:
+        names[5:] = ["…"]
+    return ", ".join(names) or "none"
 
 
 _RELEASE = "dpgap release"
@@ -309,20 +344,23 @@ def require_day(name: str, day: object) -> str:
         raise ValueError(f"{name} must be a day such as 2026-10-01, not {day!r}") from None
 
 
-def asked_by(request: Request) -> dict[str, Any]:
+def extra_of(request: Request) -> dict[str, Any]:
     """The part of a request that its entry keeps, besides its cost and its purpose."""
     facts = request.facts or {}
-    asked = {name: facts[name] for name in ("table", "unit", "neighbours") if facts.get(name)}
-    found = {**(request.extra or {}), "asked": asked, "identity": request.identity}
-    return {name: value for name, value in found.items() if value}
+    extra = dict(request.extra or {})
+    extra["asked"] = {name: facts[name] for name in _ASKED_FACTS if facts.get(name)}
+    extra["identity"] = request.identity
+    return {name: value for name, value in extra.items() if value}
 
 
 def facts_of(rows: Rows, last: Entry) -> dict[str, Any] | None:
     """The facts of the budget, from the entry that states them; the last entry names this one."""
     if last.bound is None:
         return None
-    stating = rows.entry(last.dataset, number=last.bound)
-    return None if stating is None else dict(stating.extra["facts"])
+    stating_entry = rows.entry(last.dataset, number=last.bound)
+    if stating_entry is None:
+        return None
+    return dict(stating_entry.extra["facts"])
 
 
 def facts_of_others(rows: Rows, dataset: str) -> Others:
@@ -351,41 +389,52 @@ def stating(facts: Facts | None, others: Others, meant: str | None) -> dict[str,
             f"budgets pay for adds up: use that one, or state beside={same[0]!r} if you want two"
         )
     if meant is not None and meant not in same:
-        known = ", ".join(map(repr, same)) or "none"
+        names = ", ".join(map(repr, same)) or "none"
         raise ValueError(
             f"beside must name a data set whose budget is for the same table and unit, not "
-            f"{meant!r}: there is {known}"
+            f"{meant!r}: there is {names}"
         )
-    found = {"facts": facts, "beside": meant}
-    return {name: value for name, value in found.items() if value is not None}
+    extra = {"facts": facts, "beside": meant}
+    return {name: value for name, value in extra.items() if value is not None}
 
 
-def document_of(rows: Rows, dataset: str, first: int = 0, **wanted: Any) -> str | None:
+def document_of(rows: Rows, dataset: str, first: int = 0, **values: Any) -> str | None:
     """A document, by the number of its settlement or by its question; None if there is none."""
-    found = archived(rows, dataset, first, **wanted)
-    return None if found is None else found[1]
+    paid = archived(rows, dataset, first, **values)
+    if paid is None:
+        return None
+    _, document = paid
+    return document
 
 
-def archived(rows: Rows, dataset: str, first: int = 0, **wanted: Any) -> tuple[Entry, str] | None:
+def archived(rows: Rows, dataset: str, first: int = 0, **values: Any) -> tuple[Entry, str] | None:
     """A document as `document_of` finds it, with the reservation that paid for it.
 
     Documents that were paid for before the entry `first` are left out. It must agree with its
     entries, and they with their hashes, else it is a `LedgerError`.
     """
-    kept = rows.document(dataset, first, **wanted)
-    if kept is None:
+    document = rows.document(dataset, first, **values)
+    if document is None:
         return None
-    settlement = rows.entry(dataset, number=kept.number)
-    ended = getattr(settlement, "reservation", None)
-    reservation = None if ended is None else rows.entry(dataset, number=ended)
-    is_sealed = all(it and it.hash == it.seal() for it in (settlement, reservation))
-    is_proven = settlement is not None and is_sealed and _matches(kept, settlement, reservation)
-    if reservation is None or not is_proven:
+    settlement = rows.entry(dataset, number=document.number)
+    reservation = None
+    if settlement is not None and settlement.reservation is not None:
+        reservation = rows.entry(dataset, number=settlement.reservation)
+    if reservation is None or not _is_proven(document, settlement, reservation):
         raise LedgerError(
-            f"the document of entry {kept.number} does not agree with the entry that paid for it: "
-            "it is not shown, see `verify`"
+            f"the document of entry {document.number} does not agree with the entry that paid for "
+            "it: it is not shown, see `verify`"
         )
-    return reservation, kept.document
+    return reservation, document.document
+
+
+def _is_proven(document: Document, settlement: Entry | None, reservation: Entry) -> bool:
+    """Whether both entries of a document match their hashes, and it matches them."""
+    if settlement is None or settlement.hash != settlement.seal():
+        return False
+    if reservation.hash != reservation.seal():
+        return False
+    return _matches(document, settlement, reservation)
 
 
 def documents_of(store: Store, dataset: str, first: int = 0) -> Iterator[Document]:
@@ -408,54 +457,58 @@ def edited_documents(documents: Iterable[Document], book: list[Entry]) -> list[s
     """
     by_number = {entry.number: entry for entry in book}
     archived = {entry.number for entry in book if "document" in entry.extra}
-    found: list[str] = []
-    for kept in documents:
-        archived.discard(kept.number)
-        if (settlement := by_number.get(kept.number)) is None:
+    flaws: list[str] = []
+    for document in documents:
+        archived.discard(document.number)
+        settlement = by_number.get(document.number)
+        if settlement is None:
             continue
-        ended = -1 if settlement.reservation is None else settlement.reservation
-        if 0 <= ended < book[0].number:
-            is_same = settlement.extra.get("document") == hash_of(str(kept.document))
+        number = -1
+        if settlement.reservation is not None:
+            number = settlement.reservation
+        if 0 <= number < book[0].number:
+            is_same = settlement.extra.get("document") == hash_of(str(document.document))
         else:
-            is_same = _matches(kept, settlement, by_number.get(ended))
+            is_same = _matches(document, settlement, by_number.get(number))
         if not is_same:
-            found.append(f"the document of entry {kept.number} was edited, or contradicts it")
-    return found + [f"the document of entry {number} is missing" for number in sorted(archived)]
+            flaws.append(f"the document of entry {document.number} was edited, or contradicts it")
+    return flaws + [f"the document of entry {number} is missing" for number in sorted(archived)]
 
 
-def _matches(kept: Document, settlement: Entry, reservation: Entry | None) -> bool:
+def _matches(archived: Document, settlement: Entry, reservation: Entry | None) -> bool:
     """Whether a document and its entries agree: hash, question, reservation and cost."""
-    if reservation is None or not isinstance(kept.document, str):  # SQLite keeps any type
+    text = archived.document
+    if reservation is None or not isinstance(text, str):  # SQLite keeps any type
         return False
-    hashed, identity = settlement.extra.get("document"), reservation.extra.get("identity")
-    if (hashed, identity) != (hash_of(kept.document), kept.identity):
+    identity = reservation.extra.get("identity")
+    if settlement.extra.get("document") != hash_of(text) or archived.identity != identity:
         return False
     try:
-        said = json.loads(kept.document)
+        release = json.loads(text)
     except (ValueError, RecursionError):
         return True  # it is no release, and nobody reads it as one
-    if not isinstance(said, dict) or said.get("format") != _RELEASE:
+    if not isinstance(release, dict) or release.get("format") != _RELEASE:
         return True
     try:
-        most = _read_cost(said["promise"]["cost"])
-        spent = _read_cost(said["cost"])
+        promised = _read_cost(release["promise"]["cost"])
+        spent = _read_cost(release["cost"])
         return (
-            said["made"]["ledger"] == reference_of(reservation)
-            and said.get("question", {}).get("identity") == identity
-            and reservation.charge == most.up()
+            release["made"]["ledger"] == reference_of(reservation)
+            and release.get("question", {}).get("identity") == identity
+            and reservation.charge == promised.up()
             and settlement.charge == spent.up()
         )
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         return False
 
 
-def _read_cost(stated: Mapping[str, Any]) -> Cost:
+def _read_cost(cost: Mapping[str, Any]) -> Cost:
     """A cost as a release document states it."""
-    epsilon = stated.get("epsilon")
+    epsilon = cost.get("epsilon")
     return Cost(
         epsilon=None if epsilon is None else read_number(epsilon),
-        rho=read_number(stated["rho"]),
-        delta=read_number(stated.get("delta", "0")),
+        rho=read_number(cost["rho"]),
+        delta=read_number(cost.get("delta", "0")),
     )
 
 
@@ -480,7 +533,9 @@ class ChargedRequest(NamedTuple):
         """`UNDER_WAY` (or broken off), "settled" or "written off"."""
         if self.ending is None:
             return UNDER_WAY
-        return "settled" if self.ending.kind == SETTLE else "written off"
+        if self.ending.kind == SETTLE:
+            return "settled"
+        return "written off"
 
     @property
     def is_shown(self) -> bool:
@@ -502,15 +557,21 @@ def paid_by(rows: Rows, entry: Entry) -> Entry:
 def answered_by(rows: Rows, entry: Entry) -> account.Answered:
     """The state and the document of the request that made an entry."""
     reservation = paid_by(rows, entry)
-    ended = rows.entry(reservation.dataset, reservation=reservation.number)
-    kept = None if ended is None else document_of(rows, ended.dataset, number=ended.number)
-    state = ChargedRequest(reservation, ended).state
-    return account.Answered(reservation.number, state, kept, entry.kind == AGAIN)
+    ending = rows.entry(reservation.dataset, reservation=reservation.number)
+    document = None
+    if ending is not None:
+        document = document_of(rows, ending.dataset, number=ending.number)
+    state = ChargedRequest(reservation, ending).state
+    return account.Answered(reservation.number, state, document, again=entry.kind == AGAIN)
 
 
-def refuse_used_key(rows: Rows, found: Iterable[Entry], key: str | None, request: Request) -> None:
+def refuse_used_key(
+    rows: Rows, matches: Iterable[Entry], key: str | None, request: Request
+) -> None:
     """Refuse to charge a request whose key was used before. Only `AlreadyCharged` answers it."""
-    entry = next((entry for entry in found if key is not None and entry.key == key), None)
+    if key is None:
+        return
+    entry = next((entry for entry in matches if entry.key == key), None)
     if entry is None:
         return
     reservation = paid_by(rows, entry)
@@ -522,18 +583,24 @@ def refuse_used_key(rows: Rows, found: Iterable[Entry], key: str | None, request
         )
     answered = answered_by(rows, entry)
     state = answered.state.replace(UNDER_WAY, f"{UNDER_WAY}, or was interrupted")
-    words = f"request {key!r} was charged before, as entry {answered.entry}, and is {state}"
-    raise account.AlreadyCharged(f"{words}: it is never charged again", answered)
+    raise account.AlreadyCharged(
+        f"request {key!r} was charged before, as entry {answered.entry}, and is {state}: it is "
+        "never charged again",
+        answered,
+    )
 
 
-def under_way(rows: Rows, found: list[Entry], identity: str | None) -> Entry | None:
+def under_way(rows: Rows, matches: list[Entry], identity: str | None) -> Entry | None:
     """The reservation of a question that another request asked a moment ago."""
-    now = datetime.now(UTC)
-    since, until = (at.isoformat(timespec="microseconds") for at in (now - _LATELY, now + _LATELY))
-    for entry in found:
+    if identity is None:
+        return None
+    moment = datetime.now(UTC)
+    since = (moment - _LATELY).isoformat(timespec="microseconds")
+    until = (moment + _LATELY).isoformat(timespec="microseconds")
+    for entry in matches:
         is_recent = since < entry.at < until  # a clock that is far ahead blocks nobody
-        is_asked = identity is not None and entry.extra.get("identity") == identity
-        if is_recent and is_asked and entry.kind == RESERVE:
+        is_same_question = entry.extra.get("identity") == identity
+        if is_recent and is_same_question and entry.kind == RESERVE:
             answered = answered_by(rows, entry)
             if answered.document is not None or answered.state == UNDER_WAY:
                 return entry
@@ -559,8 +626,9 @@ def refuse_beyond(
     """Refuse a request beyond a quota. Only public facts decide: entries and archived documents."""
     today = datetime.now(UTC).date()
     tomorrow = today + timedelta(days=1)
-    day = today.isoformat(), tomorrow.isoformat()
-    asked, free, archived = rows.usage(last.dataset, person, *day)
+    charged, free, archived = rows.usage(
+        last.dataset, person, today.isoformat(), tomorrow.isoformat()
+    )
     again = f"ask again from {tomorrow} 00:00 UTC on"
     if is_free:
         if free >= _FREE * quota.requests:
@@ -569,10 +637,10 @@ def refuse_beyond(
                 f"{last.dataset!r} in a day: look into the archive, or {again}"
             )
         return
-    if asked >= quota.requests:
+    if charged >= quota.requests:
         raise account.QuotaExhausted(
             f"{person!r} may ask {quota.requests} questions of data set {last.dataset!r} in a day, "
-            f"and has asked {asked}: {again}"
+            f"and has asked {charged}: {again}"
         )
     if archived >= quota.characters:
         raise account.QuotaExhausted(

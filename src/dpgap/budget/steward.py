@@ -62,10 +62,10 @@ class Steward:
         then the budget stays as it is. δ and allowances are not renewed.
         """
         grant = Limit("epsilon", rational("epsilon", epsilon)).down()
-        said = Renewal(every, grant, carry, "", None)
+        renewal = Renewal(every, grant, carry, since="", lapsed=None)
         with self._acting(reason or None, renewed=True) as (rows, balance, author):
             author = author._replace(at=rows.now())
-            return rows.append(following(balance, entries.RENEW, author, period=said))
+            return rows.append(following(balance, entries.RENEW, author, period=renewal))
 
     def begin_period(self, *, reason: str) -> Entry:
         """Begin the period of today, after a wrong clock or a pause that a charge refuses.
@@ -95,16 +95,17 @@ class Steward:
         looks like that of another is refused.
         """
         requests.require_words("person", person)
-        whole = rational("epsilon", epsilon)
-        part = None if delta is None else rational("delta", delta)
-        if whole < 0 or (part or 0) < 0:
+        exact_epsilon = rational("epsilon", epsilon)
+        exact_delta = None if delta is None else rational("delta", delta)
+        if exact_epsilon < 0 or (exact_delta is not None and exact_delta < 0):
             raise ValueError("epsilon and delta of an allowance must not be less than 0")
 
         with self._acting(reason or None, person) as (rows, balance, author):
             if balance.mine is None:
                 _refuse_look_alike(rows, self.dataset, person)
-            given = _same_share(balance, whole) if part is None else part
-            allowance = Limit("epsilon", whole, given).down()
+            if exact_delta is None:
+                exact_delta = _usual_delta(balance, exact_epsilon)
+            allowance = Limit("epsilon", exact_epsilon, exact_delta).down()
             return rows.append(following(balance, entries.ALLOW, author, allowance=allowance))
 
     def bind(
@@ -133,12 +134,12 @@ class Steward:
         if reservation is None or reservation.kind != entries.RESERVE:
             raise ValueError(f"entry {number} of data set {self.dataset!r} is no reservation")
         with self._acting(reason, reservation.person) as (rows, balance, author):
-            if ended := rows.entry(self.dataset, reservation=number):
-                is_settled = ended.kind == entries.SETTLE
-                how = "settled" if is_settled else f"written off by {ended.actor!r}"
+            ending = rows.entry(self.dataset, reservation=number)
+            if ending is not None:
                 raise ValueError(
-                    f"reservation {number} of data set {self.dataset!r} was {how} already, as "
-                    f"entry {ended.number}: nothing was changed, and it needs no write-off"
+                    f"reservation {number} of data set {self.dataset!r} was {_end(ending)} "
+                    f"already, as entry {ending.number}: nothing was changed, and it needs no "
+                    "write-off"
                 )
             return rows.append(following(balance, entries.WRITE_OFF, author, reservation))
 
@@ -169,7 +170,7 @@ class Steward:
 
         If a new period has begun, its entry is the last one, though the first charge writes it.
         """
-        return self.ledger._now(self.dataset, person)
+        return self.ledger._balance_now(self.dataset, person)
 
     def stale(self, before: str | None = None) -> list[Entry]:
         """Reservations that were never settled.
@@ -178,7 +179,8 @@ class Steward:
         """
         day = None if before is None else requests.require_day("before", before)
         with self.ledger._store.reading() as rows:
-            return [it for it in rows.waiting(self.dataset) if day is None or it.at < day]
+            waiting = rows.waiting(self.dataset)
+        return [entry for entry in waiting if day is None or entry.at < day]
 
     def written_off(self, last: int) -> list[Entry]:
         """The last few entries that wrote a reservation off, oldest first."""
@@ -189,8 +191,9 @@ class Steward:
         self, kind: str, epsilon: Rational, delta: Rational | None, reason: str
     ) -> Entry:
         with self._acting(reason, renewed=True) as (rows, balance, author):
-            chance = balance.last.granted.delta if delta is None else delta
-            total = Limit.granted(epsilon, chance)
+            if delta is None:
+                delta = balance.last.granted.delta
+            total = Limit.granted(epsilon, delta)
             return rows.append(following(balance, kind, author, granted=total))
 
     @contextmanager
@@ -205,7 +208,8 @@ class Steward:
         if reason is not None and not reason.strip():
             raise ValueError("reason must say why: it is kept in the ledger")
         ledger = self.ledger
-        with ledger._store.writing(None if alone else self.dataset) as rows:
+        locked = None if alone else self.dataset
+        with ledger._store.writing(locked) as rows:
             balance, _ = ledger._balance(rows, self.dataset, person)
             if renewed:
                 balance = ledger._renewed(rows, balance, self.person)
@@ -219,16 +223,24 @@ def _refuse_look_alike(rows: Rows, dataset: str, person: str) -> None:
         may_spend = entry.allowance is not None and not entry.allowance.is_empty
         if may_spend or entry.person_spent != NOTHING:
             others.append(entry.person)
-    if (other := requests.look_alike(person, others)) is not None:
+    other = requests.look_alike(person, others)
+    if other is not None:
         raise ValueError(
             f"person {person!r} looks like {other!r}, who has an allowance or has spent in data "
             f"set {dataset!r}: name that person; or, if that name is wrong, allow it 0 first"
         )
 
 
-def _same_share(balance: Balance, epsilon: Fraction) -> Fraction:
+def _end(ending: Entry) -> str:
+    """How an entry ended a reservation."""
+    if ending.kind == entries.SETTLE:
+        return "settled"
+    return f"written off by {ending.actor!r}"
+
+
+def _usual_delta(balance: Balance, epsilon: Fraction) -> Fraction:
     """The δ of an allowance that states none: the earlier δ, or the same share as of ε."""
-    last, mine = balance.last, balance.mine
+    mine = balance.mine
     if mine is not None and mine.allowance is not None:
         return mine.allowance.delta
-    return last.granted.share_of_delta(epsilon)
+    return balance.last.granted.share_of_delta(epsilon)

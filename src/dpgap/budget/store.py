@@ -69,7 +69,8 @@ def read_url(url: object) -> Address:
         parsed = sql.make_url(url)  # type: ignore[arg-type]
     except (SQLAlchemyError, ValueError, TypeError):
         raise ValueError(f"ledger must be a URL such as {_ACCEPTED}") from None
-    kind, name = parsed.get_backend_name(), parsed.database or ""
+    kind = parsed.get_backend_name()
+    name = parsed.database or ""
     # What stands before or after the @ may be a part of the password.
     if "@" in f"{parsed.host}" or (parsed.host and "@" in (name or str(url).partition("?")[2])):
         raise ValueError("ledger must be an address: write @ in a password as %40")
@@ -86,10 +87,10 @@ def read_url(url: object) -> Address:
             "ledger must name a file: a budget in memory is lost when the program ends"
         )
     file = Path(name).absolute()
-    how = {"timeout": str(BUSY_SECONDS), "uri": "true"}
-    opened = parsed.set(database=f"{file.as_uri()}?mode=rw", query=how)
-    shown = sql.URL.create("sqlite", database=str(file)).render_as_string()
-    return Address(opened, shown, file)
+    options = {"timeout": str(BUSY_SECONDS), "uri": "true"}
+    opened = parsed.set(database=f"{file.as_uri()}?mode=rw", query=options)
+    where = sql.URL.create("sqlite", database=str(file)).render_as_string()
+    return Address(opened, where, file)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -149,9 +150,10 @@ _TROUBLES = {
 def trouble(error: SQLAlchemyError) -> str:
     """What is wrong with the ledger, in our own words."""
     cause = str(getattr(error, "orig", None) or error).lower()
-    for sign, words in _TROUBLES.items():
-        if found := re.search(sign, cause):
-            return words.format(*found.groups())
+    for pattern, sentence in _TROUBLES.items():
+        match = re.search(pattern, cause)
+        if match:
+            return sentence.format(*match.groups())
     return "failed"
 
 
@@ -165,7 +167,14 @@ _ONE = 0x64706761
 
 MOST = (1 << 31) - 1
 """The largest number that a database holds."""
-_CHANGE_TOTALS = (entries.RAISE, entries.LOWER, entries.ACCEPT)
+_CHANGE_LIMITS = (
+    entries.RENEW,
+    entries.NEW_PERIOD,
+    entries.RAISE,
+    entries.LOWER,
+    entries.ACCEPT,
+)
+"""The kinds of entries that change what a period can cost."""
 _SPREAD = 200
 """About how many entries of a book an outline has."""
 
@@ -175,12 +184,12 @@ _CURRENT = 1
 _TABLES = sql.MetaData()
 
 
-def _text(name: str, **how: Any) -> sql.Column[str]:
-    return sql.Column(name, sql.Text, **{"nullable": False, **how})
+def _text(name: str, *, nullable: bool = False, primary_key: bool = False) -> sql.Column[str]:
+    return sql.Column(name, sql.Text, nullable=nullable, primary_key=primary_key)
 
 
-def _count(name: str, **how: Any) -> sql.Column[int]:
-    return sql.Column(name, sql.Integer, **how)
+def _count(name: str, *, primary_key: bool = False) -> sql.Column[int]:
+    return sql.Column(name, sql.Integer, primary_key=primary_key)
 
 
 _ENTRIES = sql.Table(
@@ -256,7 +265,8 @@ class Rows:
     """The rows of a ledger, within one transaction."""
 
     def __init__(self, store: "Store", connection: sql.Connection) -> None:
-        self.connection, self.where = connection, store.where
+        self.connection = connection
+        self.where = store.where
         store.is_made(connection)  # a later layout is refused
 
     def datasets(self) -> list[str]:
@@ -270,83 +280,90 @@ class Rows:
         last: int | None = None,
         before: int = MOST,
         first: int = 0,
-        **wanted: Any,
+        **choices: Any,
     ) -> list[Entry]:
         """The entries of one data set, oldest first: all, or those from `first` on before `before`.
 
         `kind` selects entries of some kinds; `reservation`, those that end some reservations.
         """
         entry = _ENTRIES.c
-        found = self._of(dataset, entry.number >= first, entry.number < min(before, MOST))
+        query = self._of(dataset, entry.number >= first, entry.number < min(before, MOST))
         if last is not None:  # else the order is ours: for it, SQLite would look at every entry
-            found = found.order_by(entry.number.desc()).limit(last)
-        for name, values in wanted.items():
-            found = found.where(entry[name].in_(values))
-        return sorted(self._read(found), key=lambda entry: entry.number)
+            query = query.order_by(entry.number.desc()).limit(last)
+        for name, values in choices.items():
+            query = query.where(entry[name].in_(values))
+        return sorted(self._read(query), key=lambda entry: entry.number)
 
-    def find(self, dataset: str, **wanted: Any) -> list[Entry]:
+    def find(self, dataset: str, **values: Any) -> list[Entry]:
         """The last entry; also the last of a `person`, that with a `key` and that with a `number`.
 
         With an `identity` (a hash), also the last reservation for this question. They come in the
         order of their numbers, from one query.
         """
-        given = {name: value for name, value in wanted.items() if value not in (None, "")}
-        return self._read(_finding(tuple(given)), {"dataset": dataset, **given})
+        keys = {name: value for name, value in values.items() if value not in (None, "")}
+        return self._read(_finding(tuple(keys)), {"dataset": dataset} | keys)
 
     def keyed(self, dataset: str, key: str) -> Entry | None:
         """The entry with a key."""
-        found = self.find(dataset, key=key)
-        return next((entry for entry in found if entry.key == key), None)
+        matches = self.find(dataset, key=key)
+        return next((entry for entry in matches if entry.key == key), None)
 
-    def require(self, dataset: str, **wanted: Any) -> list[Entry]:
+    def require(self, dataset: str, **values: Any) -> list[Entry]:
         """What `find` finds. The last entry must be there and match its hash."""
-        found = self.find(dataset, **wanted)
-        if not found:
+        matches = self.find(dataset, **values)
+        if not matches:
             raise LedgerError(
                 f"the ledger {self.where} has no data set {dataset!r}: make it with `dpgap ledger "
                 f"create`. It has: {', '.join(self.datasets()[:9]) or 'none so far'}"
             )
-        if found[-1].hash != found[-1].seal():
+        last = matches[-1]
+        if last.hash != last.seal():
             raise LedgerError(
                 f"the last entry of {dataset!r} in {self.where} was edited: see `verify`",
                 "has an edited entry: see `dpgap ledger verify`",
             )
-        return found
+        return matches
 
-    def place(self, dataset: str, time: str) -> int:
+    def count_before(self, dataset: str, time: str) -> int:
         """How many entries come before a time.
 
         The first entry of this time or later ends them. Entries after it may have earlier times: a
         settlement has the time of its charge.
         """
-        first = sql.func.min(_ENTRIES.c.number)
-        later = self._of(dataset, _ENTRIES.c.at >= time).with_only_columns(first)
-        found = self.connection.scalar(later)
-        return self.require(dataset)[-1].number + 1 if found is None else int(found)
+        later = self._of(dataset, _ENTRIES.c.at >= time)
+        first = self.connection.scalar(later.with_only_columns(sql.func.min(_ENTRIES.c.number)))
+        if first is None:
+            return self.require(dataset)[-1].number + 1
+        return int(first)
 
     def waiting(self, dataset: str, end: int = MOST) -> list[Entry]:
         """The reservations before a number that nothing before it ended, oldest first."""
-        entry, ending = _ENTRIES.c, _ENTRIES.alias().c
+        entry = _ENTRIES.c
+        ending = _ENTRIES.alias().c
         ended = sql.exists().where(
             ending.dataset == dataset, ending.reservation == entry.number, ending.number < end
         )
-        found = self._of(dataset, entry.kind == entries.RESERVE, entry.number < end, ~ended)
-        return self._read(found.order_by(entry.number))
+        query = self._of(dataset, entry.kind == entries.RESERVE, entry.number < end, ~ended)
+        return self._read(query.order_by(entry.number))
 
     def outline(self, dataset: str, first: int = 0, end: int = MOST) -> Outline:
         """The part of a book that a page shows, however long the book: from `first` up to `end`."""
-        entry, last = _ENTRIES.c, self.book(dataset, 1, end)[-1]
+        entry = _ENTRIES.c
+        last = self.book(dataset, 1, end)[-1]
         settled = self._of(dataset, entry.kind == entries.SETTLE, entry.number < end)
         waiting = self.waiting(dataset, end)
-        spread = {*range(first, last.number, max(0, last.number - first) // _SPREAD + 1), 0}
+        step = max(0, last.number - first) // _SPREAD + 1
+        numbers = set(range(first, last.number, step)) | {0, last.bound or 0}
+        spread = self.book(dataset, number=numbers - {last.number})
+        spread.append(last)
         return Outline(
-            last,
-            self.connection.scalar(settled.with_only_columns(sql.func.count())) or 0,
-            waiting,
-            self.people(dataset, end),
-            [*self.book(dataset, number=(spread | {last.bound or 0}) - {last.number}), last],
-            self.outline(dataset, end=first) if first else None,
-            self._limits(last, waiting),
+            last=last,
+            settled=self.connection.scalar(settled.with_only_columns(sql.func.count())) or 0,
+            waiting=waiting,
+            people=self.people(dataset, end),
+            spread=spread,
+            earlier=self.outline(dataset, end=first) if first else None,
+            limits=self._limits(last, waiting),
         )
 
     def period_start(self, last: Entry) -> int:
@@ -354,30 +371,37 @@ class Rows:
         if last.renewal is None:
             return 0
         since = last.renewal.since
-        begun = [last] if last.kind == entries.NEW_PERIOD else []  # it may not be written yet
-        begun = begun or self.book(last.dataset, 1, last.number + 1, kind=[entries.NEW_PERIOD])
-        starts = [it.number for it in begun if it.period and it.period.since == since]
-        return starts[0] if starts else self.place(last.dataset, since)
+        starts = [last]  # it may not be written yet
+        if last.kind != entries.NEW_PERIOD:
+            starts = self.book(last.dataset, 1, last.number + 1, kind=[entries.NEW_PERIOD])
+        for start in starts:
+            if start.period is not None and start.period.since == since:
+                return start.number
+        return self.count_before(last.dataset, since)
 
     def period(self, last: Entry) -> Period | None:
         """The current period of a budget; None if it is not renewed."""
         if last.renewal is None:
             return None
-        waiting, first = self.waiting(last.dataset), self.period_start(last)
+        first = self.period_start(last)
+        waiting = self.waiting(last.dataset)
         before = self._charged_before(last, waiting)
-        held = Cost.sum(entry.charge for entry in waiting if entry.number >= first)
-        settled = last.gone - before - held
+        under_way = Cost.sum(entry.charge for entry in waiting if entry.number >= first)
+        settled = last.gone - before - under_way
         granted = last.granted
-        return Period(granted.of(settled), granted.of(held), granted.lowered(before).amount)
+        return Period(granted.of(settled), granted.of(under_way), granted.lowered(before).amount)
 
     def _charged_before(self, last: Entry, waiting: list[Entry]) -> Cost:
         """What was charged before the current period."""
-        entry, first = _ENTRIES.c, self.period_start(last)
-        later = (entry.number >= first, entry.number <= last.number)
-        ended = self._read(self._of(last.dataset, entry.reservation < first, *later))
-        ended += [it for it in waiting if it.number < first]
+        column = _ENTRIES.c
+        first = self.period_start(last)
+        in_period = self._of(last.dataset, column.number >= first, column.number <= last.number)
+        charges = [
+            entry.charge for entry in self._read(in_period.where(column.reservation < first))
+        ]
+        charges += [entry.charge for entry in waiting if entry.number < first]
         settled = Cost.sum(entry.used for entry in self.book(last.dataset, 1, first))
-        return settled + Cost.sum(entry.charge for entry in ended)
+        return settled + Cost.sum(charges)
 
     def _limits(self, last: Entry, waiting: list[Entry]) -> dict[str, Limit]:
         """What each period can cost, by its first day, since the budget is renewed as it is now.
@@ -385,40 +409,44 @@ class Rows:
         A period costs what it began with, and what raised its total. The newest costs the total,
         less what was charged before. With "" comes what was charged before all these periods.
         """
-        if (now := last.renewal) is None:
+        renewal = last.renewal
+        if renewal is None:
             return {}
-        name, before = last.dataset, self._charged_before(last, waiting)
-        found: dict[str, Limit] = {}
-        earlier = now.grant.none()  # what the newest period could cost before it was begun again
-        kinds = [entries.RENEW, entries.NEW_PERIOD, *_CHANGE_TOTALS]
-        for it in self.book(name, before=last.number + 1, kind=kinds):
-            if not it.period or (it.period.every, it.period.carry) != (now.every, now.carry):
-                found = {}
-            elif it.kind == entries.NEW_PERIOD:
-                found = found or {"": it.granted.used_up_by(it.gone)}
-                newest = it.period.since
-                earlier = found.get(newest, now.grant.none())
-                found[newest] = earlier.raised(it.period.grant)
-            elif it.kind != entries.RENEW and found:
-                previous = self.book(name, 1, it.number)[0]
-                found[newest] = found[newest].changed(previous.granted, it.granted)
-        if not found:
-            found[""] = last.granted.used_up_by(before)
-        return found | {now.since: earlier.raised(last.granted.lowered(before))}
+        before = self._charged_before(last, waiting)
+        nothing = renewal.grant.none()
+        earlier = nothing  # what the newest period could cost before it was begun again
+        limits: dict[str, Limit] = {}
+        for entry in self.book(last.dataset, before=last.number + 1, kind=_CHANGE_LIMITS):
+            period = entry.period
+            if period is None or (period.every, period.carry) != (renewal.every, renewal.carry):
+                limits = {}
+            elif entry.kind == entries.NEW_PERIOD:
+                limits = limits or {"": entry.granted.used_up_by(entry.gone)}
+                newest = period.since
+                earlier = limits.get(newest, nothing)
+                limits[newest] = earlier.raised(period.grant)
+            elif entry.kind != entries.RENEW and limits:
+                previous = self.book(last.dataset, 1, entry.number)[0]
+                limits[newest] = limits[newest].changed(previous.granted, entry.granted)
+        if not limits:
+            limits[""] = last.granted.used_up_by(before)
+        limits[renewal.since] = earlier.raised(last.granted.lowered(before))
+        return limits
 
     def people(self, dataset: str, end: int = MOST) -> list[Entry]:
         """The last entry of each person before a number, by their names."""
         entry = _ENTRIES.c
         named = self._of(dataset, entry.person != "", entry.number < end).group_by(entry.person)
         newest = named.with_only_columns(sql.func.max(entry.number))
-        found = self._read(self._of(dataset, entry.number.in_(newest)))
-        return sorted(found, key=lambda entry: entry.person)
+        people = self._read(self._of(dataset, entry.number.in_(newest)))
+        return sorted(people, key=lambda entry: entry.person)
 
-    def entry(self, dataset: str, **wanted: int) -> Entry | None:
+    def entry(self, dataset: str, **numbers: int) -> Entry | None:
         """The entry of a `number`, or that ended a `reservation`, if there is one."""
-        listed: dict[str, Any] = {name: [number] for name, number in wanted.items()}
-        is_there = all(0 <= number <= MOST for number in wanted.values())
-        return next(iter(self.book(dataset, **listed)), None) if is_there else None
+        if not all(0 <= number <= MOST for number in numbers.values()):
+            return None
+        choices: dict[str, Any] = {name: [number] for name, number in numbers.items()}
+        return next(iter(self.book(dataset, **choices)), None)
 
     def append(
         self, entry: Entry, document: str | None = None, identity: str | None = None
@@ -437,51 +465,53 @@ class Rows:
             ) from None
         self.connection.execute(_ENTRIES.insert(), row)
         if document is not None:
-            kept = Document(entry.number, identity, document)._asdict()
-            self.connection.execute(_DOCUMENTS.insert(), kept | {"dataset": entry.dataset})
+            document_row = Document(entry.number, identity, document)._asdict()
+            document_row["dataset"] = entry.dataset
+            self.connection.execute(_DOCUMENTS.insert(), document_row)
         return entry
 
-    def document(self, dataset: str, first: int = 0, **wanted: Any) -> Document | None:
+    def document(self, dataset: str, first: int = 0, **values: Any) -> Document | None:
         """The document that the entry of a `number` settled, or the newest of an `identity`.
 
         It must have been reserved by the entry `first` or a later one.
         """
-        number, entry = _DOCUMENTS.c.number, _ENTRIES.c
-        found = self._kept(dataset).filter_by(**wanted).order_by(number.desc())
+        number = _DOCUMENTS.c.number
+        query = self._archive(dataset).filter_by(**values).order_by(number.desc())
         if first:
-            settled = self._of(dataset, entry.reservation >= first)
-            found = found.where(number.in_(settled.with_only_columns(entry.number)))
-        row = self.connection.execute(found.limit(1)).first()
-        return None if row is None else Document(*row[1:])
+            settled = self._of(dataset, _ENTRIES.c.reservation >= first)
+            query = query.where(number.in_(settled.with_only_columns(_ENTRIES.c.number)))
+        row = self.connection.execute(query.limit(1)).first()
+        if row is None:
+            return None
+        return Document._make(row[1:])
 
-    def documents(self, dataset: str, after: int, most: int) -> list[Document]:
+    def documents(self, dataset: str, after: int, limit: int) -> list[Document]:
         """The next few documents of a data set after an entry, oldest first."""
         number = _DOCUMENTS.c.number
-        found = self._kept(dataset).where(number > after).order_by(number).limit(most)
-        return [Document(*row[1:]) for row in self.connection.execute(found)]
+        query = self._archive(dataset).where(number > after).order_by(number).limit(limit)
+        return [Document._make(row[1:]) for row in self.connection.execute(query)]
 
     def orphans(self, dataset: str | None = None) -> list[tuple[str, int]]:
         """The data sets and numbers of documents that have no entry: all, or of one data set."""
-        document, entry = _DOCUMENTS.c, _ENTRIES.c
-        kept = sql.select(document.dataset, document.number)
-        alone = kept.except_(sql.select(entry.dataset, entry.number))
-        found = sorted(self.connection.execute(alone))
-        return [(name, number) for name, number in found if dataset in (None, name)]
+        documents = sql.select(_DOCUMENTS.c.dataset, _DOCUMENTS.c.number)
+        query = documents.except_(sql.select(_ENTRIES.c.dataset, _ENTRIES.c.number))
+        orphans = sorted(self.connection.execute(query))
+        return [(name, number) for name, number in orphans if dataset in (None, name)]
 
     def archived(self, dataset: str) -> int:
         """How many characters the documents of a data set have, added up."""
-        added = sql.func.sum(sql.func.length(_DOCUMENTS.c.document))
-        return self.connection.scalar(self._kept(dataset).with_only_columns(added)) or 0
+        characters = sql.func.sum(sql.func.length(_DOCUMENTS.c.document))
+        return self.connection.scalar(self._archive(dataset).with_only_columns(characters)) or 0
 
     def usage(self, dataset: str, person: str, since: str, until: str) -> tuple[int, int, int]:
         """A person's charged and free requests, and archived characters, between two times."""
         entry = _ENTRIES.c
-        found = self._of(dataset, entry.person == person, entry.at >= since, entry.at < until)
+        query = self._of(dataset, entry.person == person, entry.at >= since, entry.at < until)
         charged = sql.func.count(sql.case((entry.kind == entries.RESERVE, 1)))
         free = sql.func.count(sql.case((entry.kind == entries.AGAIN, 1)))
         characters = sql.func.coalesce(sql.func.sum(entry.length), 0)
-        counted = self.connection.execute(found.with_only_columns(charged, free, characters)).one()
-        return counted[0], counted[1], counted[2]
+        row = self.connection.execute(query.with_only_columns(charged, free, characters)).one()
+        return row[0], row[1], row[2]
 
     @property
     def has_clock(self) -> bool:
@@ -491,15 +521,20 @@ class Rows:
     def now(self) -> str:
         """The time by the database's clock, in UTC and as entries write it."""
         # In PostgreSQL, now() is when the transaction began: before it waited for its turn.
-        clock = "clock_timestamp" if self.connection.dialect.name == "postgresql" else "now"
-        moment = self.connection.execute(sql.select(getattr(sql.func, clock)())).scalar_one()
-        in_utc: datetime = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        clock = sql.func.clock_timestamp() if self.has_clock else sql.func.now()
+        moment: datetime = self.connection.execute(sql.select(clock)).scalar_one()
+        if moment.tzinfo is None:
+            in_utc = moment.replace(tzinfo=UTC)
+        else:
+            in_utc = moment.astimezone(UTC)
         return in_utc.isoformat(timespec="microseconds")
 
-    def _read(self, found: sql.Select[Any], given: dict[str, Any] | None = None) -> list[Entry]:
-        return [_entry(row) for row in self.connection.execute(found, given)]
+    def _read(
+        self, query: sql.Select[Any], parameters: dict[str, Any] | None = None
+    ) -> list[Entry]:
+        return [_entry(row) for row in self.connection.execute(query, parameters)]
 
-    def _kept(self, dataset: str) -> sql.Select[Any]:
+    def _archive(self, dataset: str) -> sql.Select[Any]:
         return sql.select(_DOCUMENTS).where(_DOCUMENTS.c.dataset == dataset)
 
     def _of(self, dataset: str, *conditions: Any) -> sql.Select[Any]:
@@ -511,7 +546,8 @@ class Store:
 
     def __init__(self, url: str) -> None:
         address = read_url(url)
-        self.where, self._file = address.where, address.file
+        self.where = address.where
+        self._file = address.file
         self.user = address.url.username
         """The database user in the address, if there is one."""
         self.engine = open_database(address.url)
@@ -543,11 +579,11 @@ class Store:
     def require_writable(self) -> None:
         """Write an entry and take it back, or raise an error that says why it cannot be done."""
         with self.writing("") as rows:
-            numbers = [it.name for it in _ENTRIES.c if isinstance(it.type, sql.Integer)]
-            texts = [it.name for it in _ENTRIES.c if it.name not in numbers]
-            entry = dict.fromkeys(numbers, 0) | dict.fromkeys(texts, "")
-            entry["body"] = " " * 10_000  # a full disk has no room for it
-            rows.connection.execute(_ENTRIES.insert().values(entry))
+            row: dict[str, Any] = {}
+            for column in _ENTRIES.c:
+                row[column.name] = 0 if isinstance(column.type, sql.Integer) else ""
+            row["body"] = "".ljust(10_000)  # a full disk has no room for it
+            rows.connection.execute(_ENTRIES.insert().values(row))
             rows.connection.rollback()
 
     @contextmanager
@@ -583,7 +619,8 @@ class Store:
             yield Rows(self, connection)
             if transaction.is_active:  # it was not rolled back
                 # A server that does not answer may have committed.
-                with self._reached(_UNCHANGED if self._file else _UNSURE):
+                consequence = _UNCHANGED if self._file else _UNSURE
+                with self._reached(consequence):
                     transaction.commit()
 
     def is_made(self, connection: sql.Connection) -> bool:
@@ -602,7 +639,7 @@ class Store:
         return True
 
     @contextmanager
-    def _reached(self, then: str = "") -> Iterator[None]:
+    def _reached(self, consequence: str = "") -> Iterator[None]:
         """Turn errors of the database into a `LedgerError` in our own words."""
         if self._file is not None and not self._file.exists():
             raise LedgerError(
@@ -614,29 +651,35 @@ class Store:
         except IntegrityError:
             raise LedgerError(self.has_already) from None
         except SQLAlchemyError as error:
-            why = trouble(error)
-            raise LedgerError(f"the ledger {self.where} {why}{then}", why) from None
+            cause = trouble(error)
+            raise LedgerError(f"the ledger {self.where} {cause}{consequence}", cause) from None
 
 
 @lru_cache(maxsize=64)  # building a statement takes longer than executing it
 def _finding(names: tuple[str, ...]) -> sql.Select[Any]:
     """The statement of `Rows.find` that looks up these names."""
     entry = _ENTRIES.c
-    given: dict[str, Any] = {name: sql.bindparam(name) for name in ("dataset", *names)}
-    newest = sql.select(sql.func.max(entry.number)).where(entry.dataset == given["dataset"])
-    looked_up = [newest.where(entry[it] == given[it]) for it in names if it != "number"]
+    is_in_book = entry.dataset == sql.bindparam("dataset")
+    newest = sql.select(sql.func.max(entry.number)).where(is_in_book)
     # A list of numbers: with OR, SQLite would look at every entry.
-    numbers = [each.scalar_subquery() for each in (newest, *looked_up)]
-    found = entry.number.in_([*numbers, *([given["number"]] if "number" in given else [])])
-    return (
-        sql.select(_ENTRIES).where(entry.dataset == given["dataset"], found).order_by(entry.number)
-    )
+    numbers: list[Any] = [newest.scalar_subquery()]
+    for name in names:
+        value: sql.BindParameter[Any] = sql.bindparam(name)
+        if name == "number":
+            numbers.append(value)
+        else:
+            numbers.append(newest.where(entry[name] == value).scalar_subquery())
+    matches = sql.select(_ENTRIES).where(is_in_book, entry.number.in_(numbers))
+    return matches.order_by(entry.number)
 
 
 def _row(entry: Entry, body: str) -> dict[str, Any]:
     """The columns of an entry: its body, its hash, and copies of some values of the body."""
-    names = [column.name for column in _ENTRIES.c]
-    return {it: getattr(entry, it, entry.extra.get(it)) for it in names} | {"body": body}
+    row: dict[str, Any] = {}
+    for column in _ENTRIES.c:
+        row[column.name] = getattr(entry, column.name, entry.extra.get(column.name))
+    row["body"] = body
+    return row
 
 
 def _entry(row: sql.Row[Any]) -> Entry:
@@ -644,7 +687,7 @@ def _entry(row: sql.Row[Any]) -> Entry:
     try:
         entry = entries.read_entry(row.body, row.hash)
         copies = _row(entry, row.body)
-        if any(copies.get(name, said) != said for name, said in row._mapping.items()):
+        if any(copies.get(name, value) != value for name, value in row._mapping.items()):
             raise UnreadableEntry("was edited: its columns do not say what its body says")
     except UnreadableEntry as error:
         raise UnreadableEntry(f"entry {row.number} {error}") from None

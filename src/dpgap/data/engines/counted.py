@@ -107,30 +107,30 @@ class CountsInEngine(PrivateCounts):
         items[~stored] = self._absent_items(int(np.count_nonzero(~stored)), groups.size, {})
         return self._found(items)
 
-    def _absent_items(self, many: int, winners: int, known: dict[int, None]) -> list[int]:
-        """Distinct uniform numbers without a row that are not in `known`; they are added to it.
+    def _absent_items(self, many: int, winners: int, earlier: dict[int, None]) -> list[int]:
+        """Distinct uniform numbers without a row that are not in `earlier`; they are added to it.
 
         `winners` is how many items are looked up, absent or not. The engine is asked as if all of
         them were absent, so that statements do not show whether any is. If few items are absent,
         many numbers are drawn to find one of them. But then a winner is rarely absent.
         """
-        found: list[int] = []
+        absent: list[int] = []
         numbers = self.numbers
         if numbers is None or not winners:
-            return found
+            return absent
         drawn_at_once = 2 * winners + _SPARE
         while True:
             most = min(drawn_at_once, _DRAWN_AT_ONCE, len(self))
-            places = secure_bits().distinct(most, len(self)).tolist()
-            drawn = [numbers[place] for place in places]
-            with self.engine.hidden({"item": drawn}) as hidden:
+            positions = secure_bits().distinct(most, len(self)).tolist()
+            draws = [numbers[position] for position in positions]
+            with self.engine.hidden({"item": draws}) as hidden:
                 rows = self.engine.rows(self.engine.ask(_present, self.frozen, hidden))
-            taken = known.keys() | {item for (item,) in rows}
-            fresh = [item for item in drawn if item not in taken][: many - len(found)]
-            found += fresh
-            known |= dict.fromkeys(fresh)
-            if len(found) == many:
-                return found
+            excluded = earlier.keys() | {item for (item,) in rows}
+            fresh = [item for item in draws if item not in excluded][: many - len(absent)]
+            absent += fresh
+            earlier |= dict.fromkeys(fresh)
+            if len(absent) == many:
+                return absent
             drawn_at_once *= 2
 
     def _found(self, items: Any) -> Found:
@@ -170,26 +170,26 @@ class CountsInEngine(PrivateCounts):
         """
         places = secure_bits().scattered(self.stored, len(self))[0] if shuffled else None
         low = done = 0
-        known: dict[int, None] = {}
+        named: dict[int, None] = {}
         none = np.empty(0, dtype=np.int64)  # at last: the rest of a range is absent
         batches = self.engine.batches(frame, _ROWS_AT_ONCE)
         for batch in chain(batches, [{"item": none, "units": none}]):
             items = batch["item"]
             end = done + items.size
-            own = positions_in(self.numbers, items) if places is None else places[done:end]
-            taken = own - low
-            size = int(taken[-1]) + 1 if taken.size else len(self) - low
+            in_domain = positions_in(self.numbers, items) if places is None else places[done:end]
+            offsets = in_domain - low
+            size = int(offsets[-1]) + 1 if offsets.size else len(self) - low
 
             def found(
-                wanted: Integers, items: Any = items, taken: Integers = taken, low: int = low
+                indices: Integers, items: Any = items, offsets: Integers = offsets, low: int = low
             ) -> Found:
                 if places is None:
-                    return self._at(wanted + low)
-                absent = partial(self._absent_items, winners=wanted.size, known=known)
-                return self._found(with_absent(items, taken, wanted, absent))
+                    return self._at(indices + low)
+                absent = partial(self._absent_items, winners=indices.size, earlier=named)
+                return self._found(with_absent(items, offsets, indices, absent))
 
             if size:
-                yield Chunk(batch["units"].astype(np.int64), found, taken, size)
+                yield Chunk(batch["units"].astype(np.int64), found, offsets, size)
             low += size
             done = end
 
@@ -209,9 +209,9 @@ def _shuffled(engine: Engine, frozen: Lazy, salt: str) -> Lazy:
     return engine.shuffled(frozen, salt).select("item", "units")
 
 
-def _let_go(engine: Engine, kept: ExitStack) -> None:
+def _let_go(engine: Engine, resources: ExitStack) -> None:
     if not engine.is_elsewhere:
-        kept.close()
+        resources.close()
 
 
 def positions_in(numbers: Any, items: Any) -> Integers:
@@ -220,10 +220,10 @@ def positions_in(numbers: Any, items: Any) -> Integers:
     return positions
 
 
-def freeze(engine: Engine, wanted: Lazy, resources: ExitStack) -> tuple[Lazy, Integers]:
+def freeze(engine: Engine, counts: Lazy, resources: ExitStack) -> tuple[Lazy, Integers]:
     """The frozen counts, and their count of counts: rows of (group,) count and number of items."""
     with engine.quiet():
-        frozen = engine.freeze(wanted)
+        frozen = engine.freeze(counts)
     resources.callback(engine.drop, frozen)
     keys = [name for name in ("group", "units") if name in frozen.collect_schema()]
     rows = engine.rows(frozen.group_by(*keys).agg(nw.len().alias("size")))
@@ -277,19 +277,19 @@ def count_in_engine(
     labels = domain.labels if isinstance(domain, Domain) else None
     size = None if labels is None else len(labels)
 
-    def wanted() -> Lazy:
+    def bounded() -> Lazy:
         if question.is_plain:  # there is no bound, so each item is compared once, not in each row
             added = narrow(query.add_up(engine, plain, question, size))
         else:
             added = query.add_up(engine, of_groups(narrow(plain)), question, size)
         if isinstance(domain, nw.LazyFrame):
-            known = engine.plain(domain).drop_nulls().unique()
+            items = engine.plain(domain).drop_nulls().unique()
             filled = nw.col("units").fill_null(0)
-            return known.join(added, on="item", how="left").select("item", filled)
+            return items.join(added, on="item", how="left").select("item", filled)
         return added if labels is None else added.filter(nw.col("units") != 0)
 
     refusal = query.TWO_TABLES if isinstance(domain, nw.LazyFrame) else UNREADABLE
-    frozen, tallied = with_masked_errors(lambda: freeze(engine, wanted(), resources), refusal)
+    frozen, tallied = with_masked_errors(lambda: freeze(engine, bounded(), resources), refusal)
     numbers = labels if labels is None or isinstance(labels, range) else range(len(labels))
     items = with_masked_errors(lambda: items_in(engine, frozen, numbers, groups))
     least = 0 if isinstance(domain, nw.LazyFrame) else 1
@@ -302,9 +302,9 @@ def count_in_engine(
     if groups is None:
         return CountsInEngine(labels, engine, frozen, numbers, tallied, kept, **facts)
 
-    def make(place: int) -> PrivateCounts:
-        of_group = tallied[tallied[:, 0] == place, 1:]
-        part = frozen.filter(nw.col("group") == place)
+    def make(index: int) -> PrivateCounts:
+        of_group = tallied[tallied[:, 0] == index, 1:]
+        part = frozen.filter(nw.col("group") == index)
         return CountsInEngine(labels, engine, part, numbers, of_group, kept, **facts)
 
     return CountsByGroup(groups.labels, make, question)
