@@ -48,7 +48,7 @@ class Density(NamedTuple):
 
 
 _MOST: dict[str, Density] = {
-    "budget": Density(packed=23.0, nested=3.1, chained=0.0, times=0.7, vague=138.1),
+    "budget": Density(packed=0.0, nested=0.0, chained=0.0, times=0.0, vague=7.2),
     "cli": Density(packed=11.5, nested=4.8, chained=0.0, times=0.0, vague=85.3),
     "data": Density(packed=0.0, nested=0.0, chained=0.0, times=0.0, vague=43.1),
     "desk": Density(packed=0.5, nested=0.9, chained=0.0, times=0.5, vague=42.1),

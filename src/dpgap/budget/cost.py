@@ -18,7 +18,7 @@ cost before the draw. What a release did cost is the same cost, or less:
 - What drew nothing at all costs `NOTHING`, also in δ.
 
 Groups: a unit counts in a few groups, so all answers together cost what the worst few of them
-cost: `Cost.worst(costs, few)`.
+cost: `Cost.worst(costs, count)`.
 
 **Rounding** is always against the user. Books hold whole multiples of one small unit,
 1/(10³⁰ · lcm(1, …, 24)), so that sums keep short denominators however many releases there are.
@@ -106,14 +106,14 @@ class Cost:
         return Cost(together.epsilon, together.rho, together.delta, named)
 
     @classmethod
-    def worst(cls, costs: Iterable["Cost"], few: int) -> "Cost":
-        """What a few of these cost together, whichever these are."""
+    def worst(cls, costs: Iterable["Cost"], count: int) -> "Cost":
+        """What so many of these cost together, whichever these are."""
         listed = list(costs)
         epsilons = [cost.epsilon for cost in listed if cost.epsilon is not None]
         return cls(
-            _largest(epsilons, few) if len(epsilons) == len(listed) else None,
-            _largest([cost.rho for cost in listed], few),
-            _largest([cost.delta for cost in listed], few),
+            _largest(epsilons, count) if len(epsilons) == len(listed) else None,
+            _largest([cost.rho for cost in listed], count),
+            _largest([cost.delta for cost in listed], count),
         )
 
     @classmethod
@@ -353,10 +353,10 @@ def split(amount: Fraction, *shares: Fraction) -> tuple[Fraction, ...]:
     (Fraction(1, 20), Fraction(3, 20), Fraction(4, 5))
     """
     parts = [share * amount for share in shares]
-    rest = amount - sum(parts)
-    if rest < 0 or any(part < 0 for part in parts):
+    remainder = amount - sum(parts)
+    if remainder < 0 or any(part < 0 for part in parts):
         raise ValueError("shares must be at least 0, and together at most 1")
-    return *parts, rest
+    return *parts, remainder
 
 
 def equal_part(amount: Fraction, parts: int) -> Fraction:
@@ -376,8 +376,9 @@ def _down(number: Fraction) -> Fraction:
     return math.floor(number / UNIT) * UNIT
 
 
-def _largest(numbers: list[Fraction], few: int) -> Fraction:
-    return sum(sorted(numbers, reverse=True)[:few], _ZERO)
+def _largest(numbers: list[Fraction], count: int) -> Fraction:
+    """The sum of so many of the largest numbers."""
+    return sum(sorted(numbers, reverse=True)[:count], _ZERO)
 
 
 def _in_words(
@@ -387,7 +388,7 @@ def _in_words(
     readable: Callable[[Fraction], str],
     joint: str,
 ) -> str:
-    words = f"{symbol} = {readable(number)}"
+    text = f"{symbol} = {readable(number)}"
     if delta is not None:
-        words += f"{joint}δ = {readable(delta)}"
-    return words.replace("= ≈", "≈ ")
+        text += f"{joint}δ = {readable(delta)}"
+    return text.replace("= ≈", "≈ ")

@@ -31,14 +31,21 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dpgap._package import public
-from dpgap.budget.account import BudgetExhausted
+from dpgap.budget.account import BudgetExhausted, verb_of
 from dpgap.budget.cost import CURRENCIES, NOTHING, Cost, Currency, Limit
 
-CREATE, RESERVE, SETTLE = "create", "reserve", "settle"
+CREATE = "create"
+RESERVE = "reserve"
+SETTLE = "settle"
+WRITE_OFF = "write-off"
 AGAIN = "again"
-RAISE, LOWER, CLOSE = "raise", "lower", "close"
-ALLOW, WRITE_OFF, BIND = "allow", "write-off", "bind"
-RENEW, NEW_PERIOD = "renew", "new-period"
+RAISE = "raise"
+LOWER = "lower"
+CLOSE = "close"
+ALLOW = "allow"
+BIND = "bind"
+RENEW = "renew"
+NEW_PERIOD = "new-period"
 ACCEPT = "accept"
 
 _NUMBER = re.compile("-?[0-9]+(/[0-9]+)?")
@@ -48,9 +55,9 @@ _NUMBER = re.compile("-?[0-9]+(/[0-9]+)?")
 class LedgerError(RuntimeError):
     """The ledger cannot be read or written, so nothing may be released."""
 
-    def __init__(self, words: str, why: str = "") -> None:
-        super().__init__(words)
-        self.why = why
+    def __init__(self, message: str, cause: str = "") -> None:
+        super().__init__(message)
+        self.cause = cause
         """What is wrong with it, without its address: for a log."""
 
 
@@ -69,6 +76,7 @@ PERIODS: dict[str, tuple[Callable[[date], date], int]] = {
 }
 """How often a budget can be renewed: the first day of a period, and the most days that it has."""
 NEVER = "never"
+_FREQUENCIES = (*PERIODS, NEVER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +100,8 @@ class Renewal:
 
     def start(self, at: str) -> str:
         """The first day of the period of a time."""
-        return PERIODS[self.every][0](date.fromisoformat(at[:10])).isoformat()
+        first_day, _ = PERIODS[self.every]
+        return first_day(date.fromisoformat(at[:10])).isoformat()
 
     def is_over(self, at: str) -> bool:
         """Whether a time lies in a later period than the newest that has begun."""
@@ -101,8 +110,9 @@ class Renewal:
     @property
     def next(self) -> str:
         """The first day of the next period."""
-        begun, days = date.fromisoformat(self.start(self.since)), PERIODS[self.every][1]
-        return self.start((begun + timedelta(days)).isoformat())
+        first_day = date.fromisoformat(self.start(self.since))
+        _, most_days = PERIODS[self.every]
+        return self.start((first_day + timedelta(most_days)).isoformat())
 
     def exact(self) -> dict[str, Any]:
         """The values that are stored and hashed."""
@@ -117,8 +127,8 @@ class Renewal:
     def __str__(self) -> str:
         if self.every == NEVER:
             return NEVER
-        left = "is kept" if self.carry else "lapses"
-        return f"{self.grant} every {self.every}; what is left {left}"
+        unspent = "is kept" if self.carry else "lapses"
+        return f"{self.grant} every {self.every}; what is left {unspent}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,15 +230,18 @@ class Entry:
     @property
     def renewal(self) -> Renewal | None:
         """How the budget is renewed from now on, if it is."""
-        is_over = self.closed or self.period is None or self.period.every == NEVER
-        return None if is_over else self.period
+        if self.closed or self.period is None or self.period.every == NEVER:
+            return None
+        return self.period
 
     def body(self) -> str:
         """All of the entry but its hash, as one canonical text."""
         content = dict(_FIXED)
         for name in _STORED:
             value = getattr(self, name)
-            content[name] = value.exact() if isinstance(value, Cost | Limit | Renewal) else value
+            if isinstance(value, Cost | Limit | Renewal):
+                value = value.exact()
+            content[name] = value
         return canonical(content)
 
     def seal(self) -> str:
@@ -302,8 +315,10 @@ def read_number(text: object) -> Fraction:
 @lru_cache(maxsize=4096)  # most amounts of an entry are those of the one before
 def read_cost(epsilon: str | None, rho: str, delta: str) -> Cost:
     """A cost as `Cost.exact` states it."""
-    pure = None if epsilon is None else read_number(epsilon)
-    return Cost(pure, read_number(rho), read_number(delta))
+    pure_epsilon = None
+    if epsilon is not None:
+        pure_epsilon = read_number(epsilon)
+    return Cost(pure_epsilon, read_number(rho), read_number(delta))
 
 
 @lru_cache(maxsize=4096)
@@ -318,15 +333,21 @@ _OF_LATER = "was made by a later dpgap, which knows another {}: update dpgap to 
 
 def _read_renewal(content: Any) -> Renewal:
     """What `Renewal.exact` states."""
-    names = {each.name for each in fields(Renewal)}
-    if content.keys() != names or content["every"] not in (*PERIODS, NEVER):
+    names = {renewal_field.name for renewal_field in fields(Renewal)}
+    if content.keys() != names or content["every"] not in _FREQUENCIES:
         raise UnreadableEntry(_OF_LATER.format("period"))
-    found = Renewal(**content | {"grant": _read_limit(*content["grant"])})
-    is_number = found.lapsed is None or type(found.lapsed) is int
-    is_day = date.fromisoformat(found.since).isoformat() == found.since
-    if not (type(found.carry) is bool and is_number and is_day):
+    renewal = Renewal(
+        every=content["every"],
+        grant=_read_limit(*content["grant"]),
+        carry=content["carry"],
+        since=content["since"],
+        lapsed=content["lapsed"],
+    )
+    is_number = renewal.lapsed is None or type(renewal.lapsed) is int
+    is_day = date.fromisoformat(renewal.since).isoformat() == renewal.since
+    if not (type(renewal.carry) is bool and is_number and is_day):
         raise TypeError
-    return found
+    return renewal
 
 
 # --------------------------------------------------------------------------------------------------
@@ -371,17 +392,19 @@ class Balance(NamedTuple):
     @property
     def left(self) -> Limit:
         """What this person can still spend: the budget or their allowance, whichever has less."""
-        left = self.last.granted.none() if self.last.closed else self.last.left
+        limit = self.last.left
+        if self.last.closed:
+            limit = limit.none()
         if self.mine is None or self.mine.allowance is None:
-            return left
-        return left.within(self.mine.allowance.left(self.mine.person_spent))
+            return limit
+        return limit.within(self.mine.allowance.left(self.mine.person_spent))
 
 
 def opening(
     dataset: str, total: Limit, author: Author, extra: Mapping[str, Any] | None = None
 ) -> Entry:
     """The first entry of a book; "facts" in `extra` state the table that it is for."""
-    facts = extra or {}
+    stated_extra = extra or {}
     entry = Entry(
         dataset=dataset,
         number=0,
@@ -393,43 +416,47 @@ def opening(
         held=NOTHING,
         purpose="",
         previous="",
-        bound=0 if "facts" in facts else None,
-        extra=facts,
+        bound=0 if "facts" in stated_extra else None,
+        extra=stated_extra,
         **author._asdict(),
     )
     return entry.sealed()
 
 
-def following(balance: Balance, kind: str, author: Author, *ended: Entry, **stated: Any) -> Entry:
+def following(balance: Balance, kind: str, author: Author, *ended: Entry, **values: Any) -> Entry:
     """The next entry of a book, or an error if it is refused.
 
-    `ended` is the reservation that a settlement or a write-off ends. `_KINDS` says what is `stated`
-    for each kind. Everything else follows from these and the balance.
+    `ended` is the reservation that a settlement or a write-off ends. `_KINDS` says which `values`
+    are stated for each kind. Everything else follows from these and the balance.
     """
-    last, mine = balance.last, balance.mine
+    last = balance.last
     usual: dict[str, Any] = {
         "charge": NOTHING,
         "purpose": "",
         "key": None,
         "extra": {},
-        "allowance": None if mine is None else mine.allowance,
+        "person_spent": NOTHING,
+        "allowance": None,
     }
-    asked = replace(
+    if balance.mine is not None:
+        usual["person_spent"] = balance.mine.person_spent
+        usual["allowance"] = balance.mine.allowance
+    draft = replace(
         last,
         number=last.number + 1,
         kind=kind,
         reservation=None,
         previous=last.hash,
-        person_spent=NOTHING if mine is None else mine.person_spent,
-        **usual | author._asdict() | stated,
+        **usual | author._asdict() | values,
     )
-    return replace(asked, **_KINDS[kind].rule(balance, asked, *ended)).sealed()
+    changes = _KINDS[kind].rule(balance, draft, *ended)
+    return replace(draft, **changes).sealed()
 
 
-def _reserve(balance: Balance, asked: Entry) -> dict[str, Any]:
+def _reserve(balance: Balance, draft: Entry) -> dict[str, Any]:
     """Set an amount aside, or raise `BudgetExhausted`."""
     last = balance.last
-    charge = asked.charge
+    charge = draft.charge
     if last.closed:
         raise BudgetExhausted(f"the budget of data set {last.dataset!r} is closed")
     if not last.left.covers(charge):
@@ -441,70 +468,82 @@ def _reserve(balance: Balance, asked: Entry) -> dict[str, Any]:
             f"spent {last.used}, reserved {last.held}, remaining "
             f"{last.left.in_words(charge, last.granted)}, requested {charge}{later}"
         )
-    if asked.allowance is not None and not balance.left.covers(charge):
-        left = balance.left.in_words(charge, asked.allowance, joint=" and ")
+    if draft.allowance is not None and not balance.left.covers(charge):
+        amount = balance.left.in_words(charge, draft.allowance, joint=" and ")
         raise BudgetExhausted(
-            f"{asked.person!r} may spend {asked.allowance} of data set {last.dataset!r} "
-            f"and has spent or reserved {asked.person_spent}, so {left} "
-            f"{'are' if 'δ' in left else 'is'} left for them and {charge} is too much: a steward "
-            "can allow more"
+            f"{draft.person!r} may spend {draft.allowance} of data set {last.dataset!r} "
+            f"and has spent or reserved {draft.person_spent}, so {amount} {verb_of(amount)} left "
+            f"for them and {charge} is too much: a steward can allow more"
         )
-    mine = asked.person_spent + charge if asked.person else NOTHING
-    return {"held": last.held + charge, "person_spent": mine}
+    changes = {"held": last.held + charge, "person_spent": NOTHING}
+    if draft.person:
+        changes["person_spent"] = draft.person_spent + charge
+    return changes
 
 
-def _settle(balance: Balance, asked: Entry, ended: Entry) -> dict[str, Any]:
+def _settle(balance: Balance, draft: Entry, reservation: Entry) -> dict[str, Any]:
     """Replace what was reserved by what was spent; a write-off counts all of it as spent.
 
     The rest is given back, unless the unspent has lapsed since it was reserved. If a document is
     archived, "document" in `extra` is its hash, and "length" says how many characters it has.
     """
     last = balance.last
-    most = ended.charge
-    length = asked.extra.get("length", 0)
-    cost = most if asked.kind == WRITE_OFF else asked.charge
-    if not cost.fits(most):
-        raise ValueError(f"cost must be at most what was reserved, {most}, not {cost}")
+    charge = reservation.charge
+    length = draft.extra.get("length", 0)
+    cost = draft.charge
+    if draft.kind == WRITE_OFF:
+        cost = charge
+    if not cost.fits(charge):
+        raise ValueError(f"cost must be at most what was reserved, {charge}, not {cost}")
     if not (isinstance(length, int) and length >= 0):
         raise ValueError("length must be that of a document")
     changes: dict[str, Any] = {
-        "person": ended.person,
-        "reservation": ended.number,
+        "person": reservation.person,
+        "reservation": reservation.number,
         "charge": cost,
         "used": last.used + cost,
-        "held": last.held - most,
+        "held": last.held - charge,
         "archived": last.archived + length,
     }
-    if ended.person:
-        changes["person_spent"] = asked.person_spent - most + cost
-    if last.period and last.period.lapsed is not None and ended.number < last.period.lapsed:
-        changes["granted"] = last.granted.lowered(most.beyond(cost))
+    if reservation.person:
+        changes["person_spent"] = draft.person_spent - charge + cost
+    lapsed = None
+    if last.period is not None:
+        lapsed = last.period.lapsed
+    if lapsed is not None and reservation.number < lapsed:
+        changes["granted"] = last.granted.lowered(charge.beyond(cost))
     return changes
 
 
-def _again(_: Balance, asked: Entry) -> dict[str, Any]:
+def _again(_: Balance, draft: Entry) -> dict[str, Any]:
     """Keep the key of a request whose answer an earlier reservation paid for; it costs nothing.
 
     "paid_by" in `extra` is the number of this reservation.
     """
-    paid_by = asked.extra.get("paid_by")
-    if not (type(paid_by) is int and 0 < paid_by < asked.number and asked.key):
+    paid_by = draft.extra.get("paid_by")
+    if not (type(paid_by) is int and 0 < paid_by < draft.number and draft.key):
         raise ValueError("an earlier reservation must have paid for an answer with this key")
     return {}
 
 
-def _set_total(balance: Balance, asked: Entry) -> dict[str, Any]:
+def _set_total(balance: Balance, draft: Entry) -> dict[str, Any]:
     """Raise or lower the total, though never below what is spent and reserved."""
-    last, kind, total = balance.last, asked.kind, asked.granted
-    less, more = (last.granted, total) if kind == RAISE else (total, last.granted)
-    if kind == RAISE and last.closed:
-        raise ValueError(f"data set {last.dataset!r} is closed: its total cannot be raised")
-    if not less.fits(more) or less == more:
+    last = balance.last
+    total = draft.granted
+    if draft.kind == RAISE:
+        if last.closed:
+            raise ValueError(f"data set {last.dataset!r} is closed: its total cannot be raised")
+        size = "larger"
+        fits = last.granted.fits(total)
+    else:
+        size = "smaller"
+        fits = total.fits(last.granted)
+    if not fits or total == last.granted:
         raise ValueError(
-            f"data set {last.dataset!r} has a total of {last.granted}: to {kind} it, state a "
-            f"{'larger' if kind == RAISE else 'smaller'} one, not {total}"
+            f"data set {last.dataset!r} has a total of {last.granted}: to {draft.kind} it, state a "
+            f"{size} one, not {total}"
         )
-    if kind == LOWER and not total.covers(last.gone):
+    if draft.kind == LOWER and not total.covers(last.gone):
         raise ValueError(
             f"data set {last.dataset!r} has spent and reserved {last.gone}: its total cannot be "
             f"lowered to {total}"
@@ -512,11 +551,11 @@ def _set_total(balance: Balance, asked: Entry) -> dict[str, Any]:
     return {}
 
 
-def _allow(balance: Balance, asked: Entry) -> dict[str, Any]:
+def _allow(balance: Balance, draft: Entry) -> dict[str, Any]:
     """Say how much of the total a person may spend, in the currency of the budget."""
-    if asked.allowance is None:
+    if draft.allowance is None:
         raise ValueError("an allowance must be stated")
-    asked.allowance.require_same_currency(balance.last.granted)
+    draft.allowance.require_same_currency(balance.last.granted)
     return {}
 
 
@@ -527,91 +566,101 @@ def _close(balance: Balance, _: Entry) -> dict[str, Any]:
     return {"closed": True}
 
 
-def _bind(_: Balance, asked: Entry) -> dict[str, Any]:
+def _bind(_: Balance, draft: Entry) -> dict[str, Any]:
     """State the table that the budget is for from now on, in "facts" of `extra`."""
-    if "facts" not in asked.extra:
+    if "facts" not in draft.extra:
         raise ValueError("table, unit, neighbours or columns must be given")
-    return {"bound": asked.number}
+    return {"bound": draft.number}
 
 
-def _renew(balance: Balance, asked: Entry) -> dict[str, Any]:
+def _renew(balance: Balance, draft: Entry) -> dict[str, Any]:
     """Say how the budget is renewed from the next period on. The time is the database's."""
-    last, before, said = balance.last, balance.last.period, asked.period
-    if said is None or said.every not in (*PERIODS, NEVER):
-        known = ", ".join(map(repr, PERIODS))
-        every = None if said is None else said.every
-        raise ValueError(f"every must be one of {known} or {NEVER!r}, not {every!r}")
-    if (said.every == NEVER) != said.grant.is_empty:
+    last = balance.last
+    renewal = draft.period
+    frequency = getattr(renewal, "every", None)
+    if renewal is None or frequency not in _FREQUENCIES:
+        names = ", ".join(map(repr, PERIODS))
+        raise ValueError(f"every must be one of {names} or {NEVER!r}, not {frequency!r}")
+    is_stopped = frequency == NEVER
+    if is_stopped != renewal.grant.is_empty:
         raise ValueError("epsilon must say what a period may cost; to stop the renewal, state none")
     if last.closed:
         raise ValueError(f"the budget of data set {last.dataset!r} is closed: it is not renewed")
-    if said.every == NEVER and last.renewal is None:
+    if is_stopped and last.renewal is None:
         raise ValueError(f"the budget of data set {last.dataset!r} is not renewed now")
-    since, lapsed = ("", None) if before is None else (before.since, before.lapsed)
-    if said.every != NEVER:
-        since = max(since, said.start(asked.at))
-    return {"period": replace(said, since=since, lapsed=lapsed)}
+    since = ""
+    lapsed = None
+    if last.period is not None:
+        since = last.period.since
+        lapsed = last.period.lapsed
+    if not is_stopped:
+        since = max(since, renewal.start(draft.at))
+    return {"period": replace(renewal, since=since, lapsed=lapsed)}
 
 
-def _new_period(balance: Balance, asked: Entry) -> dict[str, Any]:
+def _new_period(balance: Balance, draft: Entry) -> dict[str, Any]:
     """Renew the budget: by the clock of the database, a later period has begun.
 
     If a wrong clock began a period that is still to come, a steward, who states a reason, begins
     that of today instead. What is left then is the ε of one period, or more if unspent ε is kept. δ
     does not change.
     """
-    last, period = balance.last, balance.last.renewal
+    last = balance.last
+    period = last.renewal
     if period is None:
         raise ValueError(f"the budget of data set {last.dataset!r} is not renewed")
-    is_over = period.is_over(asked.at)
-    is_instead = bool(asked.reason) and period.since > asked.at[:10]
+    is_over = period.is_over(draft.at)
+    is_instead = bool(draft.reason) and period.since > draft.at[:10]
     if not is_over and not is_instead:
         raise ValueError(f"the {period.every} of today has begun already, on {period.since}")
     of_one_period = last.granted.renewed(last.gone, period.grant)
     granted = of_one_period
-    if period.carry and is_instead:
-        granted = last.granted if of_one_period.fits(last.granted) else of_one_period
-    elif period.carry:
-        granted = last.granted.raised(period.grant)
-    lapsed = period.lapsed if period.carry else asked.number
+    lapsed: int | None = draft.number
+    if period.carry:
+        lapsed = period.lapsed
+        if not is_instead:
+            granted = last.granted.raised(period.grant)
+        elif of_one_period.fits(last.granted):
+            granted = last.granted
     return {
         "granted": granted,
-        "period": replace(period, since=period.start(asked.at), lapsed=lapsed),
+        "period": replace(period, since=period.start(draft.at), lapsed=lapsed),
     }
 
 
-def _accept(balance: Balance, asked: Entry) -> dict[str, Any]:
+def _accept(balance: Balance, draft: Entry) -> dict[str, Any]:
     """Go on with a book that lacks later entries: what they spent is spent, beyond the total too.
 
     "lost" in `extra` is the head of the lost entries.
     """
-    last, lost = balance.last, asked.charge
-    if not is_head(asked.extra.get("lost")):
+    last = balance.last
+    lost = draft.charge
+    if not is_head(draft.extra.get("lost")):
         raise ValueError("head must be 64 hexadecimal digits")
     return {"used": last.used + lost, "granted": last.granted.raised_to(last.gone + lost)}
 
 
-class Kind(NamedTuple):
+class EntryKind(NamedTuple):
     """What is stated for an entry of a kind, and the rule that says what it changes or refuses."""
 
-    stated: tuple[str, ...]
+    names: tuple[str, ...]
     rule: Callable[..., dict[str, Any]]
 
 
 _KINDS = {
-    RESERVE: Kind(("charge", "purpose", "key", "extra"), _reserve),
-    SETTLE: Kind(("charge", "extra"), _settle),
-    WRITE_OFF: Kind((), _settle),
-    AGAIN: Kind(("purpose", "key", "extra"), _again),
-    RAISE: Kind(("granted",), _set_total),
-    LOWER: Kind(("granted",), _set_total),
-    CLOSE: Kind((), _close),
+    RESERVE: EntryKind(("charge", "purpose", "key", "extra"), _reserve),
+    SETTLE: EntryKind(("charge", "extra"), _settle),
+    WRITE_OFF: EntryKind((), _settle),
+    AGAIN: EntryKind(("purpose", "key", "extra"), _again),
+    RAISE: EntryKind(("granted",), _set_total),
+    LOWER: EntryKind(("granted",), _set_total),
+    CLOSE: EntryKind((), _close),
     # How much of the total a person may spend, what is spent included.
-    ALLOW: Kind(("allowance",), _allow),
-    BIND: Kind(("extra",), _bind),
-    RENEW: Kind(("period",), _renew),
-    NEW_PERIOD: Kind((), _new_period),
-    ACCEPT: Kind(("charge", "extra"), _accept),
+    ALLOW: EntryKind(("allowance",), _allow),
+    BIND: EntryKind(("extra",), _bind),
+    RENEW: EntryKind(("period",), _renew),
+    NEW_PERIOD: EntryKind((), _new_period),
+    ACCEPT: EntryKind(("charge", "extra"), _accept),
 }
 
 
@@ -628,25 +677,27 @@ def checked(
     Then the numbers of entries whose sums cannot be checked without earlier entries: the first, and
     those that end an earlier reservation. No period may begin after `today`.
     """
-    found: list[str] = []
+    faults: list[str] = []
     unchecked: list[int] = []
     replay = _Replay(first)
     for entry in book:
         if entry.hash != entry.seal():
-            found.append(f"entry {entry.number} was edited: it does not match its hash")
-        found += replay.break_in_chain(entry)
+            faults.append(f"entry {entry.number} was edited: it does not match its hash")
+        faults += replay.break_in_chain(entry)
         if replay.depends_on_earlier(entry):
             unchecked.append(entry.number)
         elif not replay.could_make(entry):
-            found.append(f"entry {entry.number} does not add up")
+            faults.append(f"entry {entry.number} does not add up")
         elif entry.kind == RENEW and entry.renewal and entry.renewal.next <= replay.opened[:10]:
-            found.append(f"entry {entry.number} renews periods from before the budget was opened")
+            faults.append(f"entry {entry.number} renews periods from before the budget was opened")
         replay.follow(entry)
     if replay.last is None:
-        found.append("there are no entries")
-    elif (since := getattr(replay.last.period, "since", "")) > today:
-        found.append(f"the newest period began on {since}, which is still to come")
-    return found, unchecked
+        faults.append("there are no entries")
+        return faults, unchecked
+    since = getattr(replay.last.period, "since", "")  # an edited entry may hold anything
+    if since > today:
+        faults.append(f"the newest period began on {since}, which is still to come")
+    return faults, unchecked
 
 
 @dataclass(slots=True)
@@ -662,9 +713,13 @@ class _Replay:
     keys: set[str] = field(default_factory=set)
 
     def break_in_chain(self, entry: Entry) -> list[str]:
-        last = self.last
-        unknown = entry.previous if self.first else ""
-        number, previous = (self.first, unknown) if last is None else (last.number + 1, last.hash)
+        number = self.first
+        previous = ""
+        if self.last is not None:
+            number = self.last.number + 1
+            previous = self.last.hash
+        elif self.first:  # nothing before it is in this part
+            previous = entry.previous
         if entry.number != number:
             return [f"entry {number} is missing: entry {entry.number} was found instead"]
         if entry.previous != previous:
@@ -673,18 +728,21 @@ class _Replay:
 
     def depends_on_earlier(self, entry: Entry) -> bool:
         """Whether the entry follows from entries before the first one in this part."""
-        ends = self.first if entry.reservation is None else entry.reservation
-        return bool(self.first) and (self.last is None or ends < self.first)
+        if not self.first:
+            return False
+        if self.last is None:
+            return True
+        return entry.reservation is not None and entry.reservation < self.first
 
     def could_make(self, entry: Entry) -> bool:
         """Whether the entry is the one that its kind makes from the one before it."""
         try:
-            made = self._made_again(entry)
+            expected = self._expected(entry)
         except (BudgetExhausted, ValueError, KeyError, TypeError):
             return False
         if self.last is not None:  # a break in the chain was reported already
-            made = replace(made, number=entry.number, previous=entry.previous)
-        return entry.key not in self.keys and entry == replace(made, hash=entry.hash)
+            expected = replace(expected, number=entry.number, previous=entry.previous)
+        return entry.key not in self.keys and entry == replace(expected, hash=entry.hash)
 
     def follow(self, entry: Entry) -> None:
         if self.last is None and not self.first:
@@ -698,15 +756,26 @@ class _Replay:
         if entry.kind == RESERVE:
             self.waiting[entry.number] = entry
 
-    def _made_again(self, entry: Entry) -> Entry:
-        author, last = Author(*(getattr(entry, name) for name in Author._fields)), self.last
+    def _expected(self, entry: Entry) -> Entry:
+        """The entry that follows from the last one, if the same is stated for it."""
+        author = Author._make(getattr(entry, name) for name in Author._fields)
+        last = self.last
         if last is None:
             return opening(entry.dataset, entry.granted, author, entry.extra)
-        mine, ended = self.people.get(entry.person), entry.reservation
-        if mine is None and self.first and entry.person:  # in a part of a book: what it must be
-            added = entry.charge if entry.kind == RESERVE else NOTHING
-            spent = entry.person_spent - added  # nobody has spent less than nothing
-            mine = replace(last, person_spent=spent, allowance=entry.allowance)
-        endings = () if ended is None else (self.waiting[ended],)
-        stated = {name: getattr(entry, name) for name in _KINDS[entry.kind].stated}
-        return following(Balance(last, mine), entry.kind, author, *endings, **stated)
+        mine = self.people.get(entry.person)
+        if mine is None and self.first and entry.person:
+            mine = _before(entry, last)
+        balance = Balance(last, mine)
+        values = {name: getattr(entry, name) for name in _KINDS[entry.kind].names}
+        if entry.reservation is None:
+            return following(balance, entry.kind, author, **values)
+        reservation = self.waiting[entry.reservation]
+        return following(balance, entry.kind, author, reservation, **values)
+
+
+def _before(entry: Entry, last: Entry) -> Entry:
+    """In a part of a book: what the entry of a person before this one must have said."""
+    person_spent = entry.person_spent
+    if entry.kind == RESERVE:
+        person_spent -= entry.charge  # nobody has spent less than nothing
+    return replace(last, person_spent=person_spent, allowance=entry.allowance)

@@ -323,7 +323,7 @@ class Guard:
 
 def note_error(error: Exception) -> None:
     """Log why the ledger failed. Of other errors only the kind is logged: they may quote data."""
-    if isinstance(error, LedgerError) and error.why:
-        log.error("the ledger %s", printable(error.why))
+    if isinstance(error, LedgerError) and error.cause:
+        log.error("the ledger %s", printable(error.cause))
         return
     log.error("an error inside: %s", type(error).__name__)

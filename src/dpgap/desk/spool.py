@@ -388,8 +388,8 @@ class Pending:
         cause = ""
         if error is not None:
             cause = f" ({type(error).__name__})"
-        if isinstance(error, LedgerError) and error.why:
-            cause = f": it {printable(error.why)}"
+        if isinstance(error, LedgerError) and error.cause:
+            cause = f": it {printable(error.cause)}"
         self._failures.setdefault(failure + cause, False)
 
     def log_failures(self) -> None:
