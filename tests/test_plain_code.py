@@ -57,7 +57,7 @@ _MOST: dict[str, Density] = {
     "interop": Density(packed=0.0, nested=0.0, chained=0.0, times=0.0, vague=220.1),
     "mechanisms": Density(packed=40.1, nested=1.4, chained=0.0, times=0.0, vague=107.4),
     "outside": Density(packed=3.7, nested=0.0, chained=0.0, times=1.3, vague=27.7),
-    "pipelines": Density(packed=24.7, nested=0.0, chained=0.9, times=0.0, vague=59.1),
+    "pipelines": Density(packed=0.0, nested=0.0, chained=0.0, times=0.0, vague=0.0),
     "proof": Density(packed=0.0, nested=0.0, chained=0.0, times=0.0, vague=0.0),
     "releases": Density(packed=22.8, nested=8.6, chained=1.8, times=0.0, vague=137.5),
     "research": Density(packed=0.0, nested=0.0, chained=0.0, times=0.0, vague=0.0),

@@ -143,10 +143,10 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, MeasuredItems]):
             return without_look
         return Cost.worst([without_look, *self.looking.costs], 1)
 
-    def cost_of(self, drawn: Measuring[Any], found: int) -> Cost:
-        if self.looking is None or drawn.route is None:
+    def cost_of(self, draw: Measuring[Any], winners: int) -> Cost:
+        if self.looking is None or draw.route is None:
             return self.route.cost
-        return self.looking.cost_of(drawn.route)
+        return self.looking.cost_of(draw.route)
 
     @property
     def kind(self) -> type[RankedRoute | JointRoute | PaperRoute]:
@@ -176,21 +176,24 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, MeasuredItems]):
         return replace(expected, method=self.method)
 
     def choose_route(self, prepared: Candidates) -> tuple[Any, tuple[Any, ...]]:
-        looking, n = self.looking, prepared.size
+        looking = self.looking
+        n = prepared.size
         if looking is None or self.k >= n:
             return self.route, ()
-        rule, measurement = looking.rule(n), looking.measurement
-        looked = measurement.draw_paid(prepared.at_ranks(rule.ranks))
-        number = int(rule.decide(measurement.lengths(looked)[None])[0])
-        return looking.route(number), (looked, n, number)
+        rule = looking.rule(n)
+        look = looking.measurement.draw_paid(prepared.at_ranks(rule.ranks))
+        values = looking.measurement.lengths(look)
+        number = int(rule.decide(values[None])[0])
+        return looking.route(number), (look, n, number)
 
-    def route_of(self, drawn: Measuring[Any]) -> tuple[Any, Joint | None, Looked]:
+    def route_of(self, draw: Measuring[Any]) -> tuple[Any, Joint | None, Looked]:
         looking = self.looking
-        if looking is None or drawn.route is None:
+        if looking is None or draw.route is None:
             return self.route, None, ()
-        values = looking.measurement.lengths(drawn.looked).tolist()
-        looked = tuple(zip(looking.rule(drawn.among or 0).ranks, values, strict=True))
-        return looking.route(drawn.route), looking.measurement, looked
+        ranks = looking.rule(draw.among or 0).ranks
+        values = looking.measurement.lengths(draw.looked).tolist()
+        looked = tuple(zip(ranks, values, strict=True))
+        return looking.route(draw.route), looking.measurement, looked
 
 
 @public
@@ -229,20 +232,29 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, MeasuredItems]):
     def _selection(self) -> SparseVector:
         part, _ = split(self.epsilon, self.split)
         is_best = self.method == "best"
-        noise, many = ("exponential", 3) if is_best else ("laplace", 2)
-        own: dict[str, Any] = {"noise": noise, **claims_of(self)}
-        if self.adaptive:
-            own |= {"branches": many if self.branches is None else self.branches, "drain": is_best}
-            return AdaptiveSparseVector(self.threshold, self.k, part, **own)
-        if self.branches is not None:
-            raise ValueError("branches must be left out unless adaptive=True")
-        return SparseVector(self.threshold, self.k, part, **own)
+        noise = "exponential" if is_best else "laplace"
+        if not self.adaptive:
+            if self.branches is not None:
+                raise ValueError("branches must be left out unless adaptive=True")
+            return SparseVector(self.threshold, self.k, part, noise=noise, **claims_of(self))
+        branches = self.branches
+        if branches is None:
+            branches = 3 if is_best else 2
+        return AdaptiveSparseVector(
+            self.threshold,
+            self.k,
+            part,
+            branches=branches,
+            drain=is_best,
+            noise=noise,
+            **claims_of(self),
+        )
 
     def _measurement(self) -> Laplace | Joint:
         _, part = split(self.epsilon, self.split)
-        most = self.selection.capacity
+        capacity = self.selection.capacity
         kind = None if self.method == "best" else Laplace
-        return cast(Laplace | Joint, measurement_of(self.selection, part, most, kind))
+        return cast(Laplace | Joint, measurement_of(self.selection, part, capacity, kind))
 
     def prepare(
         self,
@@ -254,32 +266,36 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, MeasuredItems]):
         self.measurement.require_room(stream.extremes)
         return stream
 
-    def estimates(self, gaps: Floats, values: Floats, chosen: Above) -> EstimatedWinners:
+    def estimates(self, gaps: Floats, values: Floats, selected: Above) -> EstimatedWinners:
         """The paper's method combines each gap with its measurement, by inverse variance."""
-        selection, measurement, branches = self.selection, self.measurement, chosen.branches
+        selection = self.selection
+        measurement = self.measurement
+        branches = selected.branches
         if not isinstance(measurement, Laplace):
-            found = best.estimates_after_above(
+            runs = best.estimates_after_above(
                 selection, measurement, values[None], gaps[None], branches[None]
             )
-            return EstimatedWinners.of_run(found, measurement.error(values.size))
-        variance = paper.gap_variances(selection)[branches - 1]
-        measured = measurement.variance(branches.size)
+            return EstimatedWinners.of_run(runs, measurement.error(values.size))
+        gap_variance = paper.gap_variances(selection)[branches - 1]
+        variance = measurement.variance(branches.size)
         return EstimatedWinners(
-            combine(values, gaps, float(selection.threshold), measured, variance),
-            combined_variance(measured, variance),
+            combine(values, gaps, float(selection.threshold), variance, gap_variance),
+            combined_variance(variance, gap_variance),
             "estimates",
             paper.above_errors(selection, measurement, branches),
             measurement.error(branches.size),
         )
 
-    def cost_of_selection(self, chosen: Above) -> Cost:
-        return self.selection.cost_of(chosen.used)
+    def cost_of_selection(self, selected: Above) -> Cost:
+        return self.selection.cost_of(selected.used)
 
     def expected_errors(self, items: int | None = None) -> ExpectedErrors:
         """The expected errors of k answers; if they are clear, cheap branches find them."""
-        selection, measurement, count = self.selection, self.measurement, self.k
+        selection = self.selection
+        measurement = self.measurement
+        count = self.k
         gap, dearest = paper.gap_variances(selection)[[0, -1]].tolist()
-        alone, half = measurement.variance(count), measurement.half_width(count, 0.95)
+        alone = measurement.variance(count)
         if isinstance(measurement, Laplace):
             clear = float(combined_variance(alone, gap)[0])
             errors = paper.above_errors(selection, measurement, np.ones(count, int))
@@ -292,15 +308,24 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, MeasuredItems]):
             )
         shared = selection.in_steps().threshold_law.floor_variance * Grid(selection.grid).width ** 2
         correlation = measurement.law(count).correlation
-        own, noise = alone * (1 - correlation), gap - shared
-        common, noise_mean = alone * correlation + own / count, shared + noise / count
-        clear = _of_best_mean(common, noise_mean) + (count - 1) / count * _of_best_mean(own, noise)
-        return ExpectedErrors.of(self, clear=clear, close=alone, half_width=half, noise=dearest)
+        independent = alone * (1 - correlation)
+        noise = gap - shared
+        of_mean = _of_best_mean(alone * correlation + independent / count, shared + noise / count)
+        of_difference = _of_best_mean(independent, noise)
+        return ExpectedErrors.of(
+            self,
+            clear=of_mean + (count - 1) / count * of_difference,
+            close=alone,
+            half_width=measurement.half_width(count, 0.95),
+            noise=dearest,
+        )
 
 
-def _of_best_mean(one: float, other: float) -> float:
-    """The variance of the best mean of two independent numbers."""
-    return one * other / (one + other) if one and other else 0.0
+def _of_best_mean(first: float, second: float) -> float:
+    """The variance of the best mean of two independent numbers with these variances."""
+    if not first or not second:
+        return 0.0
+    return first * second / (first + second)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -79,9 +79,9 @@ class Choice:
     @property
     def expected(self) -> ExpectedErrors:
         """The errors to expect of the release."""
-        return self.stated(_expected_errors(self.pipeline, self.facts))
+        return self.in_units(_expected_errors(self.pipeline, self.facts))
 
-    def stated(self, expected: ExpectedErrors) -> ExpectedErrors:
+    def in_units(self, expected: ExpectedErrors) -> ExpectedErrors:
         """Errors of the pipeline, which are in steps, in the unit of the table."""
         in_units = expected.in_units(self.facts.step)
         return replace(in_units, method=self.question.method, epsilon=self.question.epsilon)

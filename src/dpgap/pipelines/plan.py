@@ -60,7 +60,8 @@ def expected_for_sizes(choice: Choice, counts: Sizes) -> ExpectedErrors:
 
     There is no `precision` for the paper's method, for a histogram, or above a threshold.
     """
-    pipeline, items = choice.pipeline, choice.facts.items or 0
+    pipeline = choice.pipeline
+    items = choice.facts.items or 0
     ranks, sizes = _by_rank(counts, items)
     if not isinstance(pipeline, MeasuredTopK) or pipeline.method == "paper":
         return choice.expected
@@ -68,15 +69,20 @@ def expected_for_sizes(choice: Choice, counts: Sizes) -> ExpectedErrors:
         return replace(choice.expected, precision=1.0)
     precision = expected_precision(pipeline.k, items, ranks)
     steps = sizes[None] / float(choice.facts.step)
-    expected, route = choice.expected, pipeline.route
-    if pipeline.looking is not None:
+    if pipeline.looking is None:
+        expected = choice.expected
+        route = pipeline.route
+    else:
         numbers = _likely_routes(pipeline.looking, items, precision, steps)
-        expected = choice.stated(pipeline.looking.expected_errors(numbers))
+        expected = choice.in_units(pipeline.looking.expected_errors(numbers))
         route = pipeline.looking.route(numbers[0])
-    units = steps / (float(pipeline.sensitivity) * (1 if pipeline.monotonic else 2))
+    moves = 1 if pipeline.monotonic else 2
+    units = steps / (float(pipeline.sensitivity) * moves)
     rate = float(route.selection.epsilon)
     as_set, ranked = precision.precisions(units, np.array([rate]), rate / pipeline.k)
-    return replace(expected, precision=float(as_set[0, 0] if route.name == "joint" else ranked[0]))
+    if route.name == "joint":
+        return replace(expected, precision=float(as_set[0, 0]))
+    return replace(expected, precision=float(ranked[0]))
 
 
 def _likely_routes(
@@ -93,8 +99,9 @@ def _by_rank(counts: Sizes, n: int) -> tuple[tuple[int, ...], Floats]:
     """Check the sizes, and return ranks and sizes."""
     if isinstance(counts, str) or not hasattr(counts, "__len__"):
         raise TypeError("counts must be a sequence of numbers, or numbers by rank")
-    given = counts if isinstance(counts, Mapping) else dict(enumerate(counts, start=1))
-    pairs = sorted((positive_integer("a rank in counts", rank), given[rank]) for rank in given)
+    if not isinstance(counts, Mapping):
+        counts = dict(enumerate(counts, start=1))
+    pairs = sorted((positive_integer("a rank in counts", rank), counts[rank]) for rank in counts)
     sizes = np.array([size for _, size in pairs], dtype=np.float64)
     if not sizes.size or not (np.isfinite(sizes).all() and (sizes >= 0).all()):
         raise ValueError("counts must be numbers from 0 up, at least one")
@@ -105,29 +112,29 @@ def _by_rank(counts: Sizes, n: int) -> tuple[tuple[int, ...], Floats]:
     return tuple(rank for rank, _ in pairs), sizes
 
 
-def _least(expected: Callable[[Fraction], ExpectedErrors], error: Fraction) -> Fraction:
-    """The least ε of three digits whose error is not above this one. Errors fall as ε grows."""
+def _smallest_epsilon(expected: Callable[[Fraction], ExpectedErrors], error: Fraction) -> Fraction:
+    """The smallest ε of three digits whose error is not above this one. Errors fall as ε grows."""
 
-    def is_enough(at: int) -> bool:
+    def is_enough(index: int) -> bool:
         try:
-            return expected(_three_digits(at)).error <= error
+            return expected(_three_digits(index)).error <= error
         except (TooWideError, TooNarrowError) as out_of_range:
             return isinstance(out_of_range, TooNarrowError)  # so this ε is too large to be tried
 
-    at = bisect_left(range(_NUMBERS), True, key=is_enough)
-    if at == 0:
+    index = bisect_left(range(_NUMBERS), True, key=is_enough)
+    if index == 0:
         raise ValueError("error must be smaller: ε = 10^-9 already has a smaller error")
-    least = _three_digits(at)
+    epsilon = _three_digits(index)
     with suppress(TooNarrowError):
-        expected(least)
-        return least
+        expected(epsilon)
+        return epsilon
     raise ValueError("error must be larger: no ε reaches it on this grid")
 
 
-def _three_digits(at: int) -> Fraction:
+def _three_digits(index: int) -> Fraction:
     """The number at this index among those of three digits: 10^-9 is first, 10^-8 the 901st."""
-    power, place = divmod(at, 900)
-    return (100 + place) * Fraction(10) ** (power - 11)
+    power, digits = divmod(index, 900)
+    return (100 + digits) * Fraction(10) ** (power - 11)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -219,7 +226,7 @@ class Plan(Table):
         return self._to_dict()
 
     def _columns(self) -> dict[str, Sequence[Any]]:
-        shown: dict[str, Sequence[Any]] = {
+        columns: dict[str, Sequence[Any]] = {
             "method": [row.method for row in self.rows],
             "ε": [readable(row.epsilon) for row in self.rows],
             "error": [row.error for row in self.rows],
@@ -229,11 +236,17 @@ class Plan(Table):
         }
         if self.delta:
             thresholds = [row.threshold or Fraction(0) for row in self.rows]
-            shown["threshold"] = [readable(threshold) for threshold in thresholds]
+            columns["threshold"] = [readable(threshold) for threshold in thresholds]
         shares = [row.precision for row in self.rows]
         if any(shares):
-            shown["right"] = [None if it is None else f"{100 * it:.1f} %" for it in shares]
-        return shown
+            columns["right"] = [_percent(share) for share in shares]
+        return columns
+
+
+def _percent(share: float | None) -> str | None:
+    if share is None:
+        return None
+    return f"{100 * share:.1f} %"
 
 
 def plan_of(question: Question, facts: PublicFacts, rows: Iterable[ExpectedErrors]) -> Plan:
@@ -350,19 +363,20 @@ def plan(
     )
     if facts.unknown:
         _require_unknown(facts)
-    possible = _methods(question, facts)
-    methods = possible if method is None else (one_of("method", method, possible),)
+    methods = _methods(question, facts)
+    if method is not None:
+        methods = (one_of("method", method, methods),)
 
     def expected(name: str, amount: Fraction) -> ExpectedErrors:
         return _expected(replace(question, method=name, epsilon=amount), facts, counts)
 
     rows = []
     for name in methods:
-        amount = (
-            positive_rational("epsilon", epsilon)
-            if error is None
-            else _least(partial(expected, name), positive_rational("error", error))
-        )
+        if error is None:
+            amount = positive_rational("epsilon", epsilon)
+        else:
+            highest_error = positive_rational("error", error)
+            amount = _smallest_epsilon(partial(expected, name), highest_error)
         rows.append(expected(name, amount))
     return plan_of(question, facts, rows)
 
@@ -380,8 +394,10 @@ def _reach(max_items: int | None, items: int | None) -> int | None:
     """The most items that a unit counts for: it cannot be more than there are."""
     if max_items is None:
         return None
-    most = positive_integer("max_items", max_items)
-    return most if items is None else min(most, items)
+    reach = positive_integer("max_items", max_items)
+    if items is None:
+        return reach
+    return min(reach, items)
 
 
 def _require_unknown(facts: PublicFacts) -> None:
@@ -411,7 +427,9 @@ def _expected(question: Question, facts: PublicFacts, counts: Sizes | None) -> E
     if question.method == BASELINE:
         return _baseline(choose(replace(question, method="paper"), facts))
     choice = choose(question, facts)
-    return choice.expected if counts is None else expected_for_sizes(choice, counts)
+    if counts is None:
+        return choice.expected
+    return expected_for_sizes(choice, counts)
 
 
 def _baseline(choice: Choice) -> ExpectedErrors:

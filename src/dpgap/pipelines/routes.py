@@ -46,13 +46,13 @@ Looked = tuple[tuple[int, float], ...]
 
 
 def build(
-    most: Cost,
+    highest_cost: Cost,
     cost: Cost,
     method: str,
-    steps: tuple[tuple[str, Any], ...],
+    mechanisms: Sequence[Any],
     winners: Winners,
     values: Floats,
-    found: EstimatedWinners,
+    estimated: EstimatedWinners,
     *,
     question: Question | None,
     grid: Fraction | None = None,
@@ -62,12 +62,12 @@ def build(
 ) -> MeasuredItems:
     """Make the release from selection, measurements and estimates.
 
-    `most` is the most that such a release costs, and `cost` what this one did cost. Answers about a
-    table, and sets, have the largest estimate first. If every item was selected, there is one gap
-    less, and gaps stay in the order of the selection.
+    `highest_cost` is the most that such a release costs, and `cost` what this one did cost. Answers
+    about a table, and sets, have the largest estimate first. If every item was selected, there is
+    one gap less, and gaps stay in the order of the selection.
     """
     if question is not None:  # a δ is spent when the draw begins
-        most = most.with_delta(question.delta)
+        highest_cost = highest_cost.with_delta(question.delta)
         cost = cost.with_delta(question.delta)
     release = MeasuredItems(
         cost=cost,
@@ -76,25 +76,27 @@ def build(
         gaps=winners.gaps,
         lead=winners.lead,
         measurements=values,
-        estimates=found.estimates,
-        variances=found.variances,
+        estimates=estimated.estimates,
+        variances=estimated.variances,
         detail=Detail(
-            promise=winners.promise._replace(cost=most),
-            mechanisms=tuple(MechanismUsed.of(mechanism) for _, mechanism in steps),
+            promise=winners.promise._replace(cost=highest_cost),
+            mechanisms=tuple(MechanismUsed.of(mechanism) for mechanism in mechanisms),
             method=method,
             route=route,
             looked=looked,
             evidence=winners.evidence,
-            centres=found.centres,
-            errors=found.errors,
-            measured_by=found.measured_by,
+            centres=estimated.centres,
+            errors=estimated.errors,
+            measured_by=estimated.measured_by,
             rounding=Grid(grid).rounding,
             processed=processed,
         ),
     )
     if question is not None or winners.lead is not None:
         release = release._largest_first()
-    return release if question is None else release._about(question)
+    if question is None:
+        return release
+    return release._about(question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +165,19 @@ class ExpectedErrors:
     def in_units(self, step: Fraction) -> Self:
         """The same errors of answers that are in steps of this length."""
         width = float(step)
+        close_error = self.close_error
+        if close_error is not None:
+            close_error *= width
+        threshold = self.threshold
+        if threshold is not None:
+            threshold *= step
         return replace(
             self,
             error=self.error * width,
-            close_error=None if self.close_error is None else self.close_error * width,
+            close_error=close_error,
             half_width=self.half_width * width,
             selection_noise=self.selection_noise * width,
-            threshold=None if self.threshold is None else self.threshold * step,
+            threshold=threshold,
         )
 
 
@@ -197,39 +205,41 @@ class TwoSteps:
     def draw_paid(self, prepared: Any) -> Measuring[Any]:
         """Select and measure; the caller has paid. If nothing was found, nothing is measured."""
         route, look = self.choose_route(prepared)
-        chosen, private_answers = route.selection.draw_paid(prepared)
+        selected, private_answers = route.selection.draw_paid(prepared)
         if not private_answers.size:
-            return Measuring(chosen)
-        measurement = route.measurement
-        return Measuring(chosen, measurement.draw_paid(private_answers, measurement.finer), *look)
+            return Measuring(selected)
+        values = route.measurement.draw_paid(private_answers, route.measurement.finer)
+        return Measuring(selected, values, *look)
 
-    def route_of(self, drawn: Measuring[Any]) -> tuple[Any, Joint | None, Looked]:
+    def route_of(self, draw: Measuring[Any]) -> tuple[Any, Joint | None, Looked]:
         """The route that was taken; after a look also its mechanism, and the values at ranks."""
         return self, None, ()
 
     @without_float_errors
-    def build(self: Any, drawn: Measuring[Any], question: Question | None = None) -> MeasuredItems:
+    def build(self: Any, draw: Measuring[Any], question: Question | None = None) -> MeasuredItems:
         """The release of what was drawn: the answer to a question, if there is one."""
-        route, look, looked = self.route_of(drawn)
-        steps = ("look", look), ("select", route.selection), ("measure", route.measurement)
-        values = route.measurement.lengths(drawn.values)
-        winners = route.selection.winners(drawn.chosen)
-        found = EstimatedWinners(values, values, "measurements", ())
+        route, look, looked = self.route_of(draw)
+        mechanisms = [route.selection, route.measurement]
+        if look is not None:
+            mechanisms.insert(0, look)
+        values = route.measurement.lengths(draw.values)
+        winners = route.selection.winners(draw.chosen)
+        estimated = EstimatedWinners(values, values, "measurements", ())
         if values.size:
-            found = route.estimates(winners.gaps, values, drawn.chosen)
+            estimated = route.estimates(winners.gaps, values, draw.chosen)
         return build(
             self.cost,
-            self.cost_of(drawn, values.size),
+            self.cost_of(draw, values.size),
             self.method,
-            steps if look else steps[1:],
+            mechanisms,
             winners,
             values,
-            found,
+            estimated,
             question=question,
             grid=route.selection.grid,
             route=route.name,
             looked=looked,
-            processed=drawn.chosen.processed if isinstance(drawn.chosen, Above) else None,
+            processed=draw.chosen.processed if isinstance(draw.chosen, Above) else None,
         )
 
     @property
@@ -238,14 +248,14 @@ class TwoSteps:
         """The most that a release costs."""
         return Cost.composed([("select", self.selection.cost), ("measure", self.measurement.cost)])
 
-    def cost_of(self: Any, drawn: Measuring[Any], found: int) -> Cost:
-        """What a release did cost: if nothing was found, nothing was measured."""
-        parts = [("select", self.cost_of_selection(drawn.chosen))]
-        if found:
+    def cost_of(self: Any, draw: Measuring[Any], winners: int) -> Cost:
+        """What a release did cost: without winners nothing was measured."""
+        parts = [("select", self.cost_of_selection(draw.chosen))]
+        if winners:
             parts.append(("measure", self.measurement.cost))
         return Cost.composed(parts)
 
-    def cost_of_selection(self: Any, chosen: Any) -> Cost:
+    def cost_of_selection(self: Any, selected: Any) -> Cost:
         """What the selection did cost; some selections cost less if they end early."""
         cost: Cost = self.selection.cost
         return cost
@@ -260,12 +270,12 @@ M = TypeVar("M", Laplace, Joint)
 
 
 def measurement_of(
-    selection: Claims, epsilon: Fraction, most: int, kind: type[Laplace] | None = None
+    selection: Claims, epsilon: Fraction, winners: int, kind: type[Laplace] | None = None
 ) -> Any:
-    """The measurement for at most `most` winners: of all together, unless a kind is stated."""
+    """The measurement for at most so many winners: of all together, unless a kind is stated."""
     together = CountHull if selection.monotonic else Cube
     measurement = (kind or together).after(selection, epsilon)
-    require_scale(measurement.law_in_steps(most).scale)
+    require_scale(measurement.law_in_steps(winners).scale)
     return measurement
 
 
@@ -281,10 +291,10 @@ class SelectThenMeasure(TwoSteps, Generic[S, M]):
     """The kind of measurement; None if all winners are measured together."""
 
     @classmethod
-    def of(cls, own: Claims, to_select: Fraction, to_measure: Fraction) -> Self:
+    def of(cls, claims: Claims, to_select: Fraction, to_measure: Fraction) -> Self:
         """The route with these parts of ε."""
-        selection = cls.select(own.k, to_select, **claims_of(own))
-        return cls(selection, measurement_of(selection, to_measure, own.k, cls.measure))
+        selection = cls.select(claims.k, to_select, **claims_of(claims))
+        return cls(selection, measurement_of(selection, to_measure, claims.k, cls.measure))
 
     @property
     def method(self) -> str:
@@ -300,10 +310,10 @@ class SelectThenMeasure(TwoSteps, Generic[S, M]):
         """Estimates from gaps and measured values; one row for every run. Here gaps do not help."""
         return Estimates(values, np.full_like(values, self.measurement.variance(values.shape[1])))
 
-    def estimates(self, gaps: Floats, values: Floats, chosen: Any) -> EstimatedWinners:
+    def estimates(self, gaps: Floats, values: Floats, selected: Any) -> EstimatedWinners:
         """The estimates of one run, and their errors."""
-        found = self.estimates_of_runs(gaps[None], values[None])
-        return EstimatedWinners.of_run(found, self.measurement.error(values.size))
+        runs = self.estimates_of_runs(gaps[None], values[None])
+        return EstimatedWinners.of_run(runs, self.measurement.error(values.size))
 
 
 class JointRoute(SelectThenMeasure[JointTopK, Joint]):
@@ -342,10 +352,11 @@ class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
         if independent:
             helped = independent**2 / (independent + noise)
         clear = alone - (k - 1) / k * helped
+        close = clear if items == k else alone
         return ExpectedErrors.of(
             self,
             clear=clear,
-            close=clear if items == k else alone,
+            close=close,
             half_width=self.measurement.half_width(k, 0.95),
             noise=noise,
         )
@@ -362,10 +373,11 @@ class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
     def estimates_of_runs(self, gaps: Floats, values: Floats) -> Estimates:
         return paper.estimates_after_top_k(self.selection, self.measurement, values, gaps)
 
-    def estimates(self, gaps: Floats, values: Floats, chosen: Any) -> EstimatedWinners:
+    def estimates(self, gaps: Floats, values: Floats, selected: Any) -> EstimatedWinners:
+        means, variances = self.estimates_of_runs(gaps, values)
         error = paper.top_k_error(self.selection, self.measurement)
-        found = self.estimates_of_runs(gaps, values)
-        return EstimatedWinners(*found, "estimates", (error,), self.measurement.error(values.size))
+        measured_by = self.measurement.error(values.size)
+        return EstimatedWinners(means, variances, "estimates", (error,), measured_by)
 
     def expected_errors(self, items: int | None = None) -> ExpectedErrors:
         """The expected errors of so many items.
@@ -405,7 +417,7 @@ class HistogramRoute:
     """Measure all items at once; release the k largest, or those that reach a threshold."""
 
     histogram: NoisyHistogram
-    wanted: Cutoff
+    cutoff: Cutoff
     delta: Fraction | None = None
     """δ if items are unknown: the chance that an item of only one unit is shown."""
     method: str = HISTOGRAM
@@ -429,30 +441,39 @@ class HistogramRoute:
 
     def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged."""
-        return self.histogram.prepare(answers, labels, self.wanted, self.delta)
+        return self.histogram.prepare(answers, labels, self.cutoff, self.delta)
 
     def draw_paid(self, candidates: Candidates) -> Measuring[ReadOff]:
         """Draw the noise and select the largest; the caller has paid."""
-        return Measuring(self.histogram.draw_paid(candidates, self.wanted))
+        return Measuring(self.histogram.draw_paid(candidates, self.cutoff))
 
     @without_float_errors
-    def build(self, drawn: Measuring[ReadOff], question: Question | None = None) -> MeasuredItems:
+    def build(self, draw: Measuring[ReadOff], question: Question | None = None) -> MeasuredItems:
         """The release of what was drawn: the answer to a question, if there is one."""
-        read_off, histogram = drawn.chosen, self.histogram
-        values, error = histogram.lengths(read_off), histogram.error_of(read_off)
+        read_off = draw.chosen
+        histogram = self.histogram
+        values = histogram.lengths(read_off)
+        error = histogram.error_of(read_off)
         errors = (error,) if values.size else ()
         variances = np.full(values.size, error.variance)
-        found = EstimatedWinners(values, variances, "measurements", errors)
-        winners = Winners(read_off.indices, read_off.labels, np.empty(0), None, histogram.promise)
-        told = (("measure", histogram),), winners, values, found
-        return build(self.cost, self.cost, self.method, *told, question=question, route=HISTOGRAM)
+        return build(
+            self.cost,
+            self.cost,
+            self.method,
+            [histogram],
+            Winners(read_off.indices, read_off.labels, np.empty(0), None, histogram.promise),
+            values,
+            EstimatedWinners(values, variances, "measurements", errors),
+            question=question,
+            route=HISTOGRAM,
+        )
 
     def expected_errors(self, items: int | None = None) -> ExpectedErrors:
         """The expected errors: those of the noise. In a close race, the luckiest items win."""
         error = self.histogram.error()
         threshold = None
-        if self.delta is not None and self.wanted.line is not None:
-            threshold = self.wanted.line * Grid(self.histogram.grid).step
+        if self.delta is not None and self.cutoff.line is not None:
+            threshold = self.cutoff.line * Grid(self.histogram.grid).step
         return ExpectedErrors.of(
             self,
             clear=error.variance,
@@ -470,8 +491,8 @@ class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
     name: ClassVar[str] = "hybrid"
     method: str = "best"
 
-    def cost_of_selection(self, chosen: Ranking) -> Cost:
-        return self.selection.cost_of(chosen.indices.size)
+    def cost_of_selection(self, selected: Ranking) -> Cost:
+        return self.selection.cost_of(selected.indices.size)
 
     def expected_errors(self, items: int | None = None) -> ExpectedErrors:
         """The expected errors, if k items are found."""

@@ -600,14 +600,16 @@ class Session:
             where=where,
         )
         counted = self._count(question, counting)
-        asked = counted.question
-        Answering.of(asked, counted.answers)  # refuses what an answer refuses
+        about = counted.question
+        Answering.of(about, counted.answers)  # refuses what an answer refuses
         facts = PublicFacts.of(counted.answers)
-        return plan_of(asked, facts, [choose(asked, facts).expected])
+        return plan_of(about, facts, [choose(about, facts).expected])
 
-    def _most_items(self, stated: int | Literal["session"] | None) -> int | None:
+    def _most_items(self, max_items: int | Literal["session"] | None) -> int | None:
         """The most items of a unit in one question."""
-        return self._max_items if stated == "session" else stated
+        if max_items == "session":
+            return self._max_items
+        return max_items
 
     def _ask(self, question: Question, counting: Counting, fresh: bool) -> Answered:
         """Ask about the counts of an item column, or of all units.
@@ -620,12 +622,12 @@ class Session:
         about = answering.question
         # A domain that stays in its engine has no digest: the same object must have been stated.
         is_known = about.digest is not None or about.unknown
-        place = about.essence, None if is_known else counted.key
-        if not is_fresh and place in self._newest:
-            return self._newest[place]._again()
+        key = (about.essence, None if is_known else counted.key)
+        if not is_fresh and key in self._newest:
+            return self._newest[key]._again()
         warn_of_weak_promise(about)
         release = paid_answer(answering, counted.answers, self._account, is_fresh)
-        self._newest[place] = release
+        self._newest[key] = release
         self.releases += (release,)
         return release
 
@@ -661,18 +663,20 @@ class Session:
         return page.cell(*self.releases, words=self._came_to())
 
     def __str__(self) -> str:
-        return "\n\n".join((*map(str, self.releases), self._came_to()))
+        paragraphs = [str(release) for release in self.releases]
+        paragraphs.append(self._came_to())
+        return "\n\n".join(paragraphs)
 
     def _came_to(self) -> str:
         if self._purse is None:
-            left = ""
-            if self.remaining is not None:
-                left = f", {Limit('epsilon', self.remaining)} left"
-            return f"{Cost.pure(self.spent)} spent{left}."
+            spent = f"{Cost.pure(self.spent)} spent"
+            if self.remaining is None:
+                return f"{spent}."
+            return f"{spent}, {Limit('epsilon', self.remaining)} left."
         total = self._purse.total
         spent = self._purse.spent.in_words(total, joint=" and ")
-        left = self._purse.remaining.in_words(total, joint=" and ")
-        return f"{spent} spent, {left} left."
+        remaining = self._purse.remaining.in_words(total, joint=" and ")
+        return f"{spent} spent, {remaining} left."
 
     def __repr__(self) -> str:
         return f"<session: {len(self.releases)} releases, {self._came_to()[:-1]}>"
@@ -724,9 +728,11 @@ def _key(counting: Counting) -> _Key:
 def _hashable(value: object) -> object:
     """The part of a key for an argument: lists and numbers by value, a frame as the object."""
     if isinstance(value, list | tuple):
-        return tuple([(type(each), repr(each)) for each in value])  # some have no hash
+        return tuple([(type(item), repr(item)) for item in value])  # some have no hash
     is_value = isinstance(value, str | Path | int | float | Fraction | Decimal | range)
-    return value if is_value else _Object(value)
+    if is_value:
+        return value
+    return _Object(value)
 
 
 def _version(domain: object) -> tuple[int, int] | None:

@@ -78,7 +78,8 @@ def paid_answer(
 
     Whether it was paid for depends on the question and on the ledger, never on the table.
     """
-    question, pipeline = answering.question, answering.pipeline
+    question = answering.question
+    pipeline = answering.pipeline
     draw: Any = pipeline.draw_paid
     request = Request(answering.cost, question.purpose, question.facts(), question.identity)
     try:
@@ -88,23 +89,23 @@ def paid_answer(
                 return cast(Answer | MeasuredValues, read_archived(document)._again())
         with ExitStack() as resources:
             prepared: list[Any] = []
-            for each in answers.values() if isinstance(answers, CountsByGroup) else [answers]:
+            groups = answers.values() if isinstance(answers, CountsByGroup) else [answers]
+            for counts in groups:
                 if isinstance(pipeline, MeasuredAbove):
-                    chunks = resources.enter_context(closing(each.shuffled()))
-                    prepared.append(pipeline.prepare(each, None, chunks))
+                    chunks = resources.enter_context(closing(counts.shuffled()))
+                    prepared.append(pipeline.prepare(counts, None, chunks))
                 else:
-                    prepared.append(pipeline.prepare(each, None))
-            return pay(account, request, lambda: answering.build([*map(draw, prepared)]))
+                    prepared.append(pipeline.prepare(counts, None))
+            return pay(account, request, lambda: answering.build(list(map(draw, prepared))))
     except AlreadyCharged as before:
         if before.answered.document is None:
             raise
-        again = read_archived(before.answered.document)
-        asked = again.question
-        if asked is None or not question.is_same_as(asked):
+        release = read_archived(before.answered.document)
+        if release.question is None or not question.is_same_as(release.question):
             raise KeyUsed(
                 "this request key was used for another request: use a new key for each"
             ) from None
-        return cast(Answer | MeasuredValues, again._again())
+        return cast(Answer | MeasuredValues, release._again())
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,53 +118,58 @@ class Answering:
     """The groups; (None,) if there are none."""
 
     @classmethod
-    def of(cls, asked: Question, answers: Counted) -> "Answering":
+    def of(cls, question: Question, answers: Counted) -> "Answering":
         """Choose the pipeline for a question about these counts, or refuse the question."""
-        if asked.is_of_all:
-            if asked.kind == "count" and asked.neighbours is Neighbours.REPLACE:
+        if question.is_of_all:
+            if question.kind == "count" and question.neighbours is Neighbours.REPLACE:
                 raise ValueError(
                     "neighbours must be 'add-or-remove' for a count: if a unit is replaced, the "
                     "number of units stays the same, and is public"
                 )
             facts = PublicFacts.of(answers)
-            return cls(replace(asked, items=facts.items), choose(asked, facts).pipeline, (None,))
-        if asked.unknown and not asked.delta:
+            pipeline = choose(question, facts).pipeline
+            return cls(replace(question, items=facts.items), pipeline, (None,))
+        if question.unknown and not question.delta:
             raise ValueError(
                 "delta must be above 0 if domain is None, such as 1e-6: it is the chance that an "
                 "item of only one unit is shown. Or state the public items as domain"
             )
-        if asked.unknown and asked.method not in ("best", HISTOGRAM):
+        if question.unknown and question.method not in ("best", HISTOGRAM):
             raise ValueError(
-                f"method must be 'best' or 'histogram' if domain is None, not {asked.method!r}: "
+                f"method must be 'best' or 'histogram' if domain is None, not {question.method!r}: "
                 "other methods need a public domain"
             )
-        if asked.delta and not asked.unknown:
+        if question.delta and not question.unknown:
             raise ValueError("delta must be 0 if a domain is stated: then no item needs a δ")
-        if asked.by is not None and not isinstance(answers, CountsByGroup):
+        if question.by is not None and not isinstance(answers, CountsByGroup):
             raise TypeError(
                 "table must be the answers of all groups: one question is about all of them"
             )
         groups = tuple(answers) if isinstance(answers, CountsByGroup) else (None,)
         facts = PublicFacts.of(answers)
-        pipeline = choose(asked, facts).pipeline
-        split = getattr(pipeline, "split", asked.split)
-        return cls(replace(asked, items=facts.items, split=split), pipeline, groups)
+        pipeline = choose(question, facts).pipeline
+        split = getattr(pipeline, "split", question.split)
+        return cls(replace(question, items=facts.items, split=split), pipeline, groups)
 
     @property
     def cost(self) -> Cost:
         """The most that the answer costs: the groups that a unit counts in, together."""
-        pipeline, question = self.pipeline, self.question
+        pipeline = self.pipeline
+        question = self.question
         if isinstance(pipeline, NoisyHistogram):
             return pipeline.cost
         groups = question.max_groups
         return pipeline.cost_of_groups([pipeline.cost] * groups, groups).with_delta(question.delta)
 
-    def build(self, drawn: Sequence[Any]) -> Answer | MeasuredValues:
+    def build(self, draws: Sequence[Any]) -> Answer | MeasuredValues:
         """The answer, largest estimates first; one for each group where there are groups."""
-        question, pipeline = self.question, self.pipeline
+        question = self.question
+        pipeline = self.pipeline
         if isinstance(pipeline, NoisyHistogram):
-            step, promise, error = question.step, pipeline.promise, pipeline.error()
-            values = [float(steps * step) for steps in drawn[0].values.tolist()]
+            step = question.step
+            promise = pipeline.promise
+            error = pipeline.error()
+            values = [float(steps * step) for steps in draws[0].values.tolist()]
             return MeasuredValues(
                 cost=pipeline.cost,
                 question=question,
@@ -176,12 +182,13 @@ class Answering:
                 ),
             )
         if question.by is None:
-            return pipeline.build(drawn[0], question)
+            return pipeline.build(draws[0], question)
         releases = [
-            pipeline.build(each, replace(question, group=group))
-            for group, each in zip(self.groups, drawn, strict=True)
+            pipeline.build(draw, replace(question, group=group))
+            for group, draw in zip(self.groups, draws, strict=True)
         ]
-        cost = pipeline.cost_of_groups([each.cost for each in releases], question.max_groups)
+        costs = [release.cost for release in releases]
+        cost = pipeline.cost_of_groups(costs, question.max_groups)
         return by_group(question, releases, cost.with_delta(question.delta), self.cost)
 
 
@@ -743,11 +750,11 @@ def total(
     return cast(MeasuredValues, ask(question, table, counting, account, fresh))
 
 
-def _decimal_of(table: AnyTable, stated: str | None) -> str | None:
+def _decimal_of(table: AnyTable, decimal: str | None) -> str | None:
     """The decimal mark of a table; counts have one already."""
     if isinstance(table, Counted) and table.origin is not None:
         return table.origin.decimal
-    return stated
+    return decimal
 
 
 def refuse_counts_of_all(question: Question, table: Any) -> None:
@@ -784,10 +791,10 @@ def ask(
 ) -> Answer | MeasuredValues:
     """Count the table if needed, pay and answer."""
     refuse_counts_of_all(question, table)
-    stated = counting.stated()
-    if isinstance(table, Counted) and stated:
+    keywords = counting.stated()
+    if isinstance(table, Counted) and keywords:
         raise TypeError(
-            f"{', '.join(stated)} must be left out: you stated it when you called dpgap.counts"
+            f"{', '.join(keywords)} must be left out: you stated it when you called dpgap.counts"
         )
     warn_of_weak_promise(question)
     return answer(question, table, account, fresh, counting)
