@@ -114,7 +114,7 @@ def ask_until_killed(account: LedgerAccount, epsilon: Fraction, answers: str, se
     while True:
         number = chances.randrange(40)
         question = f"question {number % 4}"
-        request = Request(epsilon, question, identity=question)
+        request = Request(Cost.pure(epsilon), question, identity=question)
         asking = account.of(key=f"key {number}")
         is_fresh = chances.random() < 0.3
         pause = chances.uniform(0, 0.004)
