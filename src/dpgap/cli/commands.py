@@ -136,8 +136,10 @@ def _with_options(message: str, command: Any) -> str:
         return match[0]
 
     message = _SET.sub(with_value, message)
-    head = _SUBJECTS.match(message)
-    end = head.end() if head else 0
+    subjects = _SUBJECTS.match(message)
+    end = 0
+    if subjects is not None:
+        end = subjects.end()
     return _ARGUMENT.sub(named, message)
 
 
@@ -154,7 +156,9 @@ def _say_usage(error: Any) -> None:
         return
     message = " ".join(error.format_message().split()).removesuffix(".")
     message = re.sub("^[A-Z](?=[a-z]* )", lambda first: first[0].lower(), message)
-    command = "dpgap" if error.ctx is None else error.ctx.command_path
+    command = "dpgap"
+    if error.ctx is not None:
+        command = error.ctx.command_path
     message = _with_options(message, error.ctx and error.ctx.command)
     say_error(f"{message} (see {command} --help)")
 
@@ -177,7 +181,9 @@ def message_of(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return ": ".join(["interrupted", *map(str, error.args)])
     if isinstance(error, OSError) and error.strerror is not None:
-        return error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"
+        if error.filename is None:
+            return error.strerror
+        return f"{error.strerror}: {error.filename}"
     if isinstance(error, MemoryError):
         return "there is not enough memory for this"
     is_plain = isinstance(error, ValueError | TypeError | ImportError | OSError)

@@ -455,7 +455,10 @@ def export(
     if csv and documents:
         raise ValueError("--documents goes into JSON: leave out --csv, and the ending .csv")
     if csv:
-        names = store.datasets() if dataset is None else [store.steward(dataset).dataset]
+        if dataset is None:
+            names = store.datasets()
+        else:
+            names = [store.steward(dataset).dataset]
         text = to_csv([store.entries(name, **days) for name in names])
     else:
         text = store.export(dataset, documents=documents, **days)
@@ -541,8 +544,7 @@ def _purpose_and_people(store: "Ledger", last: "Entry") -> tuple[list[str], list
         purpose.append(f"beside     {', '.join(others)}   (for the same table: their ε add up)")
     people = []
     for mine in store.people(last.dataset):  # also those who spent nothing
-        allowance = "none" if mine.allowance is None else str(mine.allowance)
-        amounts = f"spent or reserved {mine.person_spent}; allowance {allowance}"
+        amounts = f"spent or reserved {mine.person_spent}; allowance {mine.allowance or 'none'}"
         people.append(f"  {mine.person}: {amounts}; left {Balance(last, mine).left}")
     if people:
         people[:0] = ["", "people"]
@@ -569,11 +571,16 @@ def _period_in_words(period: "Period", renewal: "Renewal") -> str:
     """What is spent of the current period, and when the next one begins."""
     from dpgap.exact.parameters import readable_down, readable_up
 
-    begins = "Monday" if renewal.every == "week" else renewal.next
-    this = "today" if renewal.every == "day" else f"this {renewal.every}"
-    reserved = f", {readable_up(period.reserved)} reserved" if period.reserved else ""
-    spent = f"{readable_up(period.spent)} of {readable_down(period.total)} spent"
-    return f"{this}: {spent}{reserved}, renews {begins} 00:00 UTC"
+    current = f"this {renewal.every}"
+    first_day = renewal.next
+    if renewal.every == "day":
+        current = "today"
+    if renewal.every == "week":
+        first_day = "Monday"
+    amounts = f"{readable_up(period.spent)} of {readable_down(period.total)} spent"
+    if period.reserved:
+        amounts += f", {readable_up(period.reserved)} reserved"
+    return f"{current}: {amounts}, renews {first_day} 00:00 UTC"
 
 
 def _budget_in_words(

@@ -237,7 +237,9 @@ def audit(audited: Audited, name: Name = None, json: JSON = False) -> None:
         rows.append(row)
         if not json:
             say(_audit_line(row))
-    notes = [_SOURCES] if all(row["caught"] for row in rows) else [_SOURCES, _NO_PROOF]
+    notes = [_SOURCES]
+    if not all(row["caught"] for row in rows):
+        notes.append(_NO_PROOF)
     _end(rows, notes, json)
 
 
@@ -249,7 +251,9 @@ def _end(rows: Sequence[Row], lines: Iterable[str], as_json: bool) -> NoReturn:
     else:
         verdicts = Counter(map(_verdict, rows)).items()
         counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts)
-        judged = f"{wrong} NOT as expected" if wrong else "all as expected"
+        judged = "all as expected"
+        if wrong:
+            judged = f"{wrong} NOT as expected"
         typer.echo("\n".join([*lines, f"{len(rows)} in all: {counts}; {judged}."]))
     raise typer.Exit(1 if wrong else 0)
 
@@ -264,10 +268,8 @@ def _proved(smt: Path | None, number: int) -> Row:
         for closing in proof.closings:
             path = smt / closing.theorem.file_name
             path.write_text(closing.theorem.text, encoding="utf-8")
-    return {
-        **{name: getattr(case, name) for name in ("name", "kind", "variant", "n", "k")},
-        **_of_proof(proof),
-    }
+    row = {name: getattr(case, name) for name in ("name", "kind", "variant", "n", "k")}
+    return row | _of_proof(proof)
 
 
 def _of_proof(proof: Any) -> Row:
@@ -309,8 +311,11 @@ def _numbers_of(name: str | None, cases: Sequence[str]) -> list[int]:
 
 def _verdict(row: Row) -> str:
     """The verdict of a proof or an audit."""
-    within = "caught" if row.get("caught") else f"within its {row.get('bounds')}"
-    return str(row.get("verdict", within))
+    if "verdict" in row:
+        return str(row["verdict"])
+    if row.get("caught"):
+        return "caught"
+    return f"within its {row.get('bounds')}"
 
 
 def _is_as_it_must(row: Row) -> bool:
@@ -319,7 +324,9 @@ def _is_as_it_must(row: Row) -> bool:
 
 def _marked(*same: Row) -> str:
     verdict = _verdict(same[0])
-    return f"{verdict:8}" if all(map(_is_as_it_must, same)) else f"{verdict}, NOT as expected:"
+    if not all(map(_is_as_it_must, same)):
+        return f"{verdict}, NOT as expected:"
+    return f"{verdict:8}"
 
 
 def _proof_lines(rows: Sequence[Row]) -> Iterator[str]:

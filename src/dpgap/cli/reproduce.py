@@ -43,9 +43,10 @@ def reproduce(
         require_sound(figures, runs, seed)  # before data is read, which may take a while
         require_matplotlib()
         plan = ReproductionPlan(load_all(data), figures, runs, seed)
-        read = [f"{each.name}: {each.source}" for each in plan.datasets]
-        for line in [*warnings_about(plan.datasets), *read]:
-            typer.echo(line, err=json)
+        for warning in warnings_about(plan.datasets):
+            typer.echo(warning, err=json)
+        for dataset in plan.datasets:
+            typer.echo(f"{dataset.name}: {dataset.source}", err=json)
         with progress("Simulating", is_quiet=json) as update:
             results, claims = reproduce_into(
                 out, plan, lambda done, total: update(completed=done, total=total)
