@@ -61,7 +61,7 @@ def test_measured_winners_of_counts_have_sane_numbers(method: str, monotonic: bo
     measured = dpgap.measured_top_k(COUNTED, 3, 900, method=method, monotonic=monotonic)
     assert measured.indices[0] == 0
     assert set(measured.indices[1:].tolist()) == {2, 3}
-    expected = [] if measured.route == "joint" else [100, 0, 800]
+    expected = [] if measured.detail.route == "joint" else [100, 0, 800]
     assert np.abs(measured.estimates - [900, 800, 800]).max() < 5
     assert np.abs(measured.gaps - expected).max(initial=0) < 8
     low, high = measured.interval(0.999999).T

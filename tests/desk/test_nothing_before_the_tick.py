@@ -17,6 +17,7 @@ import httpx
 import pytest
 from desks import Running, question, running, token_of, write_file
 
+from dpgap.budget.cost import Cost
 from dpgap.budget.entries import LedgerError
 from dpgap.budget.ledger import LedgerReservation
 from dpgap.desk.questions import FilledForm
@@ -215,7 +216,7 @@ class Late:
 def test_a_document_says_when_it_was_charged_and_not_when_it_was_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
-    monkeypatch.setattr("dpgap.releases.release.datetime", Late)
+    monkeypatch.setattr("dpgap.releases.detail.datetime", Late)
     with running(write_file(tmp_path, more=more)) as desk, desk.program("ann") as ann:
         document = ann.post(ASK, json=question(k=1)).json()["release"]
         (charge,) = [each for each in desk.desk.ledger.entries("sales") if each.kind == "reserve"]
@@ -228,12 +229,10 @@ def test_an_answer_is_brought_to_the_ledger_again_at_the_next_tick(
 ) -> None:
     settle, failures = LedgerReservation.settle, [LedgerError("busy"), LedgerError("busy")]
 
-    def busy(
-        reservation: LedgerReservation, epsilon: Fraction, document: str | None = None
-    ) -> None:
+    def busy(reservation: LedgerReservation, cost: Cost, document: str | None = None) -> None:
         if failures:
             raise failures.pop()
-        settle(reservation, epsilon, document)
+        settle(reservation, cost, document)
 
     monkeypatch.setattr(LedgerReservation, "settle", busy)
     with desk.program("ann") as ann:

@@ -121,7 +121,7 @@ def test_what_the_best_method_releases_covers_all_pairs_by_rank(thinning: int):
     counts = falling_counts() // thinning
     for _ in range(runs):
         release = dpgap.measured_top_k(counts, 6, "0.7", monotonic=True)
-        truth = counts[release.indices[release.order]]
+        truth = counts[[int(row.item) for row in release]]
         covered += all(
             low <= truth[better - 1] - truth[worse - 1] <= high
             for better, worse in combinations(range(1, 7), 2)

@@ -484,17 +484,17 @@ def _matches(archived: Document, settlement: Entry, reservation: Entry | None) -
     if settlement.extra.get("document") != hash_of(text) or archived.identity != identity:
         return False
     try:
-        release = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError):
         return True  # it is no release, and nobody reads it as one
-    if not isinstance(release, dict) or release.get("format") != _RELEASE:
+    if not isinstance(content, dict) or content.get("format") != _RELEASE:
         return True
     try:
-        promised = _read_cost(release["promise"]["cost"])
-        spent = _read_cost(release["cost"])
+        promised = _read_cost(content["promise"]["cost"])
+        spent = _read_cost(content["cost"])
         return (
-            release["made"]["ledger"] == reference_of(reservation)
-            and release.get("question", {}).get("identity") == identity
+            content["made"]["ledger"] == reference_of(reservation)
+            and content.get("question", {}).get("identity") == identity
             and reservation.charge == promised.up()
             and settlement.charge == spent.up()
         )
